@@ -121,6 +121,21 @@ def test_spares_of_any_host_take_over(tmp_path: Path, workers: int, faults: list
         assert all("is frozen (stopped by a signal)" in ended[0][1] for fault in faults if "STOP" in fault)
 
 
+def test_fewer_workers_of_two_hosts_train_on(tmp_path: Path) -> None:
+    """Three of four: the hosts have unequal numbers of workers until another process has come."""
+    ended = run(["--elastic", "1:4"], test_elastic.PROGRAM, str(tmp_path), "4", "3:9:SIGKILL", "0:20:SIGKILL")
+    assert [code for code, _ in ended] == [0, 0], ended
+    assert len(list(tmp_path.glob("did *"))) == 2
+    found, expected = test_elastic.outcomes(tmp_path), test_elastic.of_keras()
+    assert sorted(each["rank"] for each in found) == list(range(len(found)))
+    for each in found:
+        assert 3 in each["sizes"]
+        np.testing.assert_allclose(each["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
+        for own, of_one in zip(each["weights"], expected["weights"], strict=True):
+            np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(each["predicted"], expected["predicted"], rtol=1e-4, atol=1e-5)
+
+
 def test_a_host_that_is_gone_is_done_without(tmp_path: Path) -> None:
     """Its launcher is killed, and so are its workers; the others have its rows from then on."""
 

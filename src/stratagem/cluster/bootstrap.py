@@ -35,7 +35,7 @@ from stratagem.core.clock import Deadline
 from stratagem.core.descriptors import allow_descriptors
 from stratagem.core.errors import ClusterError, InputError, StartupError, UsageError, explain
 from stratagem.core.freed_memory import keep_freed_memory_for_cpu
-from stratagem.core.hosts import bind_host, is_loopback
+from stratagem.core.hosts import bind_host, is_loopback, own_end
 from stratagem.core.log import announce, logger
 from stratagem.core.progress import progress
 
@@ -57,6 +57,7 @@ class Membership:
         process_count: How many processes train together.
         is_chief: Whether this process also writes. An evaluator, which trains with nobody, is its own chief.
         peers: The processes that train together; None for a process on its own.
+        own_host: The address of this host on the network of the others; empty where it is not known.
     """
 
     task: Task
@@ -65,6 +66,7 @@ class Membership:
     process_count: int
     is_chief: bool
     peers: Peers | None
+    own_host: str = ""
 
 
 class _Timeouts(NamedTuple):
@@ -174,16 +176,16 @@ def _enter(task: Task, cluster: ClusterSpec, timeouts: _Timeouts) -> Membership:
     if not _hooked:
         leave_at_once_on_failure(str(own), lambda: _lifeline)
         _hooked = True
-    peers = _start(own, cluster, timeouts)
+    peers, own_host = _start(own, cluster, timeouts)
     progress.join()
     index = together.index(task)
     if index > 0:  # the first task said so when it began to wait for the others
         announce(f"Started server with target: {master_url(cluster.address_of(task), 'grpc')}")
-    return Membership(task, cluster, index, len(together), is_chief=index == 0, peers=peers)
+    return Membership(task, cluster, index, len(together), index == 0, peers, own_host)
 
 
-def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
-    """Meet the other tasks, then start JAX's runtime on the port where they met."""
+def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> tuple[Peers, str]:
+    """Meet the other tasks, then start JAX's runtime where they met; return them, and the address of this host."""
     deadline = Deadline(timeouts.startup)
     index = cluster.training_tasks.index(own.task)
     coordinator = cluster.address_of(cluster.training_tasks[0])
@@ -191,6 +193,7 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     hello = Hello(own, cluster, library_versions())
     _reach_without_proxy(host, os.environ)
     meeting = (gather if index == 0 else visit)(hello, deadline, read_secret(os.environ))
+    own_host = _own_host(meeting, own.host)
     lifeline = _watch(meeting, index, timeouts.hang)
     if index > 0:
         compat.delay_abort()
@@ -218,7 +221,13 @@ def _start(own: Peer, cluster: ClusterSpec, timeouts: _Timeouts) -> Peers:
     # Before Python 3.13 such a process runs no exit handlers, and its end looks like a death.
     if multiprocessing.parent_process() is not None and sys.version_info < (3, 13):
         util.Finalize(None, _end_child, (lifeline,), exitpriority=100)
-    return Peers(client, meeting.peers, index, timeouts.startup)
+    return Peers(client, meeting.peers, index, timeouts.startup), own_host
+
+
+def _own_host(meeting: Meeting, name: str) -> str:
+    """Return the address of this host by which it met the others, those of other hosts before those of this one."""
+    connections = sorted(meeting.connections.items(), key=lambda each: meeting.peers[each[0]].host == name)
+    return own_end(connections[0][1][0])
 
 
 def _watch(meeting: Meeting, index: int, hang_timeout: float | None) -> Lifeline:

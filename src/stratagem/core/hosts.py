@@ -60,6 +60,19 @@ def addresses_of(host: str) -> list[str]:
         return []
 
 
+def own_end(connection: socket.socket) -> str:
+    """Return the address of this machine by which a connection goes, for others on the same network.
+
+    Args:
+        connection: A connection by TCP.
+    """
+    address = str(connection.getsockname()[0])
+    mapped = ipaddress.ip_address(address.partition("%")[0])
+    # A socket for both families writes addresses of IPv4 as those of IPv6; nothing can be bound to those.
+    found = mapped.ipv4_mapped if isinstance(mapped, ipaddress.IPv6Address) else None
+    return address if found is None else str(found)
+
+
 def _means_this_machine(host: str) -> bool:
     """Return whether a host is a name or an address that means this machine to itself alone, everywhere."""
     try:

@@ -42,8 +42,9 @@ class ReduceOp(enum.Enum):
 class CommunicationImplementation(enum.Enum):
     """The way in which bytes move between workers (`tf.distribute.experimental.CommunicationImplementation`).
 
-    If all workers have one CPU device each, AUTO uses shared memory between the workers of a host. In all other cases,
-    and with RING and NCCL, XLA's collectives are used: Gloo on CPUs, NCCL on GPUs.
+    If all workers have one CPU device each, AUTO uses shared memory between the workers of a host, and connections of
+    their own between hosts. In all other cases, and with RING and NCCL, XLA's collectives are used: Gloo on CPUs, NCCL
+    on GPUs.
     """
 
     AUTO = "AUTO"

@@ -19,6 +19,7 @@ from stratagem.cluster.lifeline import notice_dead_host
 from stratagem.core import exits
 from stratagem.core.clock import Deadline
 from stratagem.core.errors import PeerError
+from stratagem.core.hosts import own_end
 from stratagem.core.log import logger
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.progress import progress as own_progress
@@ -111,7 +112,7 @@ class Membership:
         self.gate = Gate(number)
         self.is_busy = False
         self._connection, self._wire = connection, wire
-        self._own_host = str(connection.getsockname()[0])
+        self._own_host = own_end(connection)
         self._on_order, self._progress, self._beat_seconds = on_order, progress, beat_seconds
         self._orders: SimpleQueue[Order] = SimpleQueue()
         self._leaves: SimpleQueue[float] = SimpleQueue()

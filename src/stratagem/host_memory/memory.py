@@ -94,8 +94,6 @@ class HostMemory:
         names: The name of each worker in messages.
         spins: Whether each worker has its own core.
         capacity: Bytes of a lane.
-        hosts: All workers by host, if there are others than these. XLA combines values between them, until `move`
-            gives this worker connections to the others.
         world: The number of the world of workers, from 1, if they may change; 0 if they may not.
         counts: Counts how long exchanges take, and how much of that is spent waiting for others.
     """
@@ -108,7 +106,6 @@ class HostMemory:
         *,
         spins: bool = True,
         capacity: int = CAPACITY,
-        hosts: Hosts | None = None,
         world: int = 0,
         counts: Progress = progress,
     ) -> None:
@@ -122,7 +119,7 @@ class HostMemory:
         self._plans: dict[tuple[Hosts, int], Plan | TwoLevels] = {}
         self._world, self._cut = world, 0
         self._why_cut = ""
-        self._view(file, index, names, hosts or Hosts((tuple(range(len(names))),)))
+        self._view(file, index, names, Hosts((tuple(range(len(names))),)))
 
     def _view(
         self, file: FileIO, index: int, names: Sequence[str], hosts: Hosts, rank: int = 0, links: Links | None = None
@@ -153,13 +150,8 @@ class HostMemory:
             for i in range(self.workers**2):
                 self._system.begin(self._begin + i * _SEMAPHORE, 1, 0)
 
-    @property
-    def reaches_all(self) -> bool:
-        """Whether all workers exchange through this memory, so that nothing is left to XLA."""
-        return self.hosts.number == 1 or self._links is not None
-
     def plan(self, name: str, parts: Sequence[PlanPart]) -> Plan:
-        """Return an exchange between all workers, where this memory reaches all, for `add`.
+        """Return an exchange between all workers, for `add`.
 
         Args:
             name: The exchange and its program; the same on every worker.
@@ -176,9 +168,9 @@ class HostMemory:
         key = (self.hosts, signature)
         if key not in self._plans:
             plan = self._asked[signature]
-            if self._links is not None:
+            if self.hosts.number > 1:
                 self._plans[key] = TwoLevels(plan, self.hosts, self._rank, self.capacity)
-            elif plan.phase != "combine" or plan.hosts == self.hosts:  # between phases is XLA, for the same workers
+            elif plan.hosts == self.hosts:
                 self._plans[key] = plan
             else:
                 self._plans[key] = self.plan(plan.name, plan.parts)
@@ -203,7 +195,7 @@ class HostMemory:
         Args:
             world: Its number.
         """
-        return self._cut >= world
+        return self._cut >= world > 0
 
     def cut(self, world: int, reason: str) -> None:
         """Let exchanges fail, also those in flight, whose results have not been used. Any thread may call it.
@@ -229,13 +221,13 @@ class HostMemory:
         """Continue in new memory. Programs for the same number of workers do not have to be compiled again.
 
         Args:
-            world: The number of the world of workers that begins, from 1.
+            world: The number of the world of workers that begins, from 1; 0 where they may not change.
             file: The new memory, `needed_bytes` large for the workers of this host.
             index: The index of this worker among them from now on.
             names: The name of each of them in messages.
             hosts: All workers by host.
             rank: The index of this worker among all.
-            links: Connections to those of other hosts that have the same share; None with one host.
+            links: Connections to those of other hosts that have the same share, if any; None with one host.
             spins: Whether each worker has its own core.
         """
         with self._lock:
@@ -264,7 +256,7 @@ class HostMemory:
             try:
                 plan = self._here(signature)
                 if isinstance(plan, TwoLevels):
-                    assert self._links is not None, "only connections make an exchange one of two levels"
+                    assert self._links is not None, "several hosts have connections"
                     plan.run(operands, results, self._exchange, self._links, self._wait_for_other_hosts(began))
                 else:
                     self._exchange(plan, operands, results)

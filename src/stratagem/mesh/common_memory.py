@@ -12,6 +12,7 @@ import numpy as np
 from stratagem.cluster.agreement import Peers
 from stratagem.core.errors import UnsupportedError, name_some
 from stratagem.host_memory.hosts import Hosts
+from stratagem.host_memory.links import Links
 from stratagem.host_memory.memory import HostMemory, needed_bytes
 from stratagem.host_memory.plan import PlanPart
 from stratagem.mesh.linking import Caller, LinkDoor, Reach, linked
@@ -36,7 +37,7 @@ def meet_in_memory(peers: Peers, memory: HostMemory, world: int, reach: Reach) -
     Args:
         peers: The workers.
         memory: This worker's view, which moves to the new memory.
-        world: The number of their world.
+        world: The number of their world, from 1; 0 where workers may not change.
         reach: How workers of other hosts reach this one.
 
     Raises:
@@ -57,9 +58,10 @@ def meet_in_memory(peers: Peers, memory: HostMemory, world: int, reach: Reach) -
         _check_reached(told)
         name, path, *_ = told[around[0]]
         file = made.file if made else open_file(name, path, size)
-        links = None
+        names = [str(peers.peers[ranks[each]]) for each in group]
+        # One without a share of what crosses has nobody to connect to, but takes the same part in exchanges.
+        links = Links(0, [None], names) if hosts.number > 1 and len(group) == 1 else None
         if door is not None:
-            names = [str(peers.peers[ranks[each]]) for each in group]
             addresses = [told[each][2] for each in group]
             try:
                 links = linked(door, reach, caller, addresses, names, lambda: memory.is_over(world))

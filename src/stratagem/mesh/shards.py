@@ -225,7 +225,7 @@ def whole_of(shard: jax.Array, axis: int | None, before: jax.Array | None = None
         shard: The replica's.
         axis: Along which the whole is divided.
         before: What the whole was. Where workers share the memory of a host and the first axis is divided, the new one
-            lies in its place (`program.rules.between_hosts`).
+            lies in its place (`program.rules.exchanges`).
     """
     if axis is None:
         return shard

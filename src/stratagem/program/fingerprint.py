@@ -21,7 +21,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 from stratagem.mesh.mesh import AXIS
 from stratagem.program.compat import line_of
-from stratagem.program.rules.between_hosts import TARGET
+from stratagem.program.rules.exchanges import TARGET
 
 _BYTES: Final = 8
 """Length of the digest of an equation."""

@@ -30,7 +30,7 @@ from stratagem.elastic.options import ElasticOptions
 from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.linking import Reach
 from stratagem.mesh.mesh import Device
-from stratagem.program.rules.between_hosts import let_programs_call
+from stratagem.program.rules.exchanges import let_programs_call
 
 STAND_INS: Final = 63
 """Devices that stand for those of other workers."""

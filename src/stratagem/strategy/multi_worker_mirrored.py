@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Final
 
 import jax
@@ -10,6 +11,7 @@ import jax
 from stratagem.cluster.bootstrap import Membership, join
 from stratagem.cluster.detect import detect
 from stratagem.cluster.resolver import ClusterResolver, SimpleClusterResolver
+from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import DEFAULT_PORT, ClusterSpec
 from stratagem.core import environment
 from stratagem.core.described import described_devices
@@ -17,9 +19,11 @@ from stratagem.core.errors import InputError, UnsupportedError, UsageError
 from stratagem.core.log import announce
 from stratagem.core.types import CommunicationImplementation, CommunicationOptions, checked_options
 from stratagem.elastic.options import ElasticOptions
+from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.layouts import LayoutMap, layouts_of
-from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.linking import Reach
+from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.mesh.shards import Sharding, sharding_of
 from stratagem.mesh.worker_counts import Layout
 from stratagem.strategy.base import Strategy
@@ -106,7 +110,7 @@ class MultiWorkerMirroredStrategy(Strategy):
                 "of the gradient.",
                 "Use one of the two.",
             )
-        memory = world.memory if world is not None else shared_memory(membership.peers, devices, options)
+        memory = world.memory if world is not None else _memory(membership, devices, options)
         mesh = mesh_on(devices, None, memory if group == 1 else None, group)
         mesh.world = world
         super().__init__(
@@ -143,6 +147,11 @@ def _resolver_in(layout: Layout) -> ClusterResolver:
     """
     addresses = [f"localhost:{DEFAULT_PORT + rank}" for rank in range(layout.size)]
     return SimpleClusterResolver(ClusterSpec({"worker": addresses}), task_type="worker", task_id=layout.rank)
+
+
+def _memory(membership: Membership, devices: Sequence[Device], options: CommunicationOptions) -> HostMemory | None:
+    reach = Reach(membership.own_host, read_secret(os.environ))
+    return shared_memory(membership.peers, reach, devices, options)
 
 
 def _check_elastic_options(elastic: object) -> None:
@@ -212,7 +221,7 @@ def _communication(options: CommunicationOptions, mesh: ReplicaMesh) -> str:
     """Return what moves the bytes, and say so where it is not what was asked for."""
     if mesh.memory is not None:
         hosts = mesh.memory.hosts.number
-        return "memory of this host" if hosts == 1 else f"memory within each of {hosts} hosts, Gloo between them"
+        return "memory of this host" if hosts == 1 else f"memory within each of {hosts} hosts, sockets between them"
     platform = mesh.devices[0].platform
     used = "Gloo" if platform == "cpu" else "NCCL" if platform in ("gpu", "cuda", "rocm") else "XLA"
     if options.implementation is CommunicationImplementation.AUTO or options.implementation.name == used:

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from stratagem.core import hosts
-from stratagem.core.hosts import bind_host, is_loopback
+from stratagem.core.hosts import bind_host, is_loopback, own_end
 
 EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
 
@@ -50,3 +50,18 @@ def test_which_names_lead_back() -> None:
         *(True, True),
         *(False, False),
     ]
+
+
+@pytest.mark.parametrize("dual", [False, True])
+def test_the_own_end_of_a_connection_can_be_bound(dual: bool) -> None:
+    """Where a socket is for both families it calls 127.0.0.1 ::ffff:127.0.0.1."""
+    if dual and not socket.has_dualstack_ipv6():
+        pytest.skip("there is no IPv6")
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    with (
+        socket.create_server(("::" if dual else "127.0.0.1", 0), family=family, dualstack_ipv6=dual) as server,
+        socket.create_connection(("127.0.0.1", server.getsockname()[1])) as near,
+    ):
+        far, _ = server.accept()
+        with far:
+            assert (own_end(near), own_end(far)) == ("127.0.0.1", "127.0.0.1")

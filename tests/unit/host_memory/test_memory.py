@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -176,93 +175,12 @@ def test_arrays_combine_to_the_same_bits_everywhere(views: Views, workers: int, 
             assert [a.tobytes() for a in result] == [np.ascontiguousarray(a).tobytes() for a in wanted]
 
 
-@pytest.mark.parametrize(("workers", "other"), [(1, 1), (3, 2), (3, 3)])
-def test_shares_meet_those_of_other_hosts(views: Views, workers: int, other: int) -> None:
-    """Another host with the same values doubles every sum."""
-    hosts = Hosts((tuple(range(workers)), tuple(range(workers, workers + other))))
-    parts = [part for part in [*SMALL, *LARGE_ONES, *FILLING] if part.operation != "gather"]
-    scatter, collect = (Plan("a", parts, CAPACITY, hosts, phase) for phase in ("scatter", "collect"))
-    rng = np.random.default_rng(1)
-    own = [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in parts] for _ in range(workers)]
-
-    def work(view: HostMemory) -> list[np.ndarray]:
-        arrays = [array.copy() for array in own[view.index]]
-        parcels = in_phase(view, scatter, arrays, parcels_of(scatter, 1))
-        assert all(np.array_equal(a, b) for a, b in zip(arrays, own[view.index], strict=True))
-        for (operation, _), share in zip(scatter.parcels, parcels, strict=True):
-            share *= 2 if operation == "sum" and view.index < other else 1
-        return in_phase(view, collect, parcels, arrays)
-
-    found = on_threads([lambda view=view: work(view) for view in views(workers)])
-
-    for results in found:
-        assert isinstance(results, list)
-        for part, result, *terms in zip(parts, results, *own, strict=True):
-            total = combined(part, terms)
-            wanted = total + total if part.operation == "sum" else total
-            assert np.asarray(result).tobytes() == np.asarray(wanted, part.dtype).tobytes()
-
-
-def in_phase(view: HostMemory, plan: Plan, arrays: list[np.ndarray], results: list[np.ndarray]) -> list[np.ndarray]:
-    """Make one phase of an exchange between hosts as one worker, and return the results."""
-    view.add(plan)
-    view.run(plan.signature, [a.ctypes.data for a in arrays], [a.ctypes.data for a in results])
-    return results
-
-
 def parcels_of(plan: Plan, blocks: int) -> list[np.ndarray]:
     """Return room for what a worker sends to other hosts."""
     return [
         np.zeros((blocks if operation == "scatter" else 1, size // dtype.itemsize), dtype)
         for (operation, dtype), size in plan.parcels.items()
     ]
-
-
-def between(operation: str, parcels: list[np.ndarray], member: int) -> np.ndarray:
-    """Return what a member of a group gets of its collective, given what all of them send."""
-    if operation == "gather":
-        return np.concatenate(parcels)
-    total = parcels[0].copy()
-    for parcel in parcels[1:]:
-        total = {"sum": np.add, "scatter": np.add, "min": np.minimum, "max": np.maximum}[operation](total, parcel)
-    return total[member : member + 1].copy() if operation == "scatter" else total
-
-
-def crossed(
-    views: Views, hosts: Hosts, plans: tuple[Plan, Plan], own: list[list[np.ndarray]]
-) -> dict[int, list[np.ndarray]]:
-    """Make an exchange as all workers of several hosts, each host with its memory; return the results of each."""
-    scatter, collect = plans
-    workers = len(own)
-    every = [(worker, view) for host in hosts.workers for worker, view in zip(host, views(len(host)), strict=True)]
-
-    def as_all(phase: Plan, arrays: dict[int, Any], room: Callable[[], list[np.ndarray]]) -> dict[int, Any]:
-        work = [lambda w=w, view=view: in_phase(view, phase, arrays[w], room()) for w, view in every]
-        return {w: made for (w, _), made in zip(every, on_threads(work), strict=True)}
-
-    sent = as_all(scatter, dict(enumerate(own)), lambda: parcels_of(scatter, hosts.number))
-    received = {
-        worker: [
-            between(operation, [sent[each][kind] for each in group], member)
-            for kind, (operation, _) in enumerate(scatter.parcels)
-        ]
-        for group in hosts.groups
-        for member, worker in enumerate(group)
-    }
-    return as_all(collect, received, lambda: [np.empty(shape_of(part, workers), part.dtype) for part in collect.parts])
-
-
-def shape_of(part: PlanPart, workers: int) -> tuple[int, ...]:
-    """Return the shape of what a worker gets in the end."""
-    if part.operation == "gather":
-        return (workers, *part.shape)
-    return (part.shape[0] // workers, *part.shape[1:]) if part.operation == "scatter" else part.shape
-
-
-BY_HOST = (
-    *(((0, 1), (2, 3)), ((0, 2), (1, 3)), ((0, 3), (1, 2))),
-    *(((0, 1, 2), (3, 4, 5)), ((0, 1), (2, 5), (3, 4))),
-)
 
 
 def in_blocks(workers: int) -> tuple[list[PlanPart], list[PlanPart]]:
@@ -272,28 +190,6 @@ def in_blocks(workers: int) -> tuple[list[PlanPart], list[PlanPart]]:
     gathered = [PlanPart("gather", np.dtype(np.float32), (length, 3)) for length in (*lengths, 0)]
     others = [PlanPart("gather", np.dtype(dtype), (7, 3)) for dtype in (ml_dtypes.bfloat16, np.int8)]
     return scattered, [*gathered, *others, PlanPart("gather", np.dtype(np.int8), ())]
-
-
-@pytest.mark.parametrize("by_host", BY_HOST)
-def test_shards_cross_in_two_levels(views: Views, by_host: tuple[tuple[int, ...], ...]) -> None:
-    """Each worker gets its block of a sum; of what is gathered all get the blocks of all, in the order of workers."""
-    hosts = Hosts(by_host)
-    workers = sum(map(len, by_host))
-    scattered, gathered = in_blocks(workers)
-    rng = np.random.default_rng(1)
-    for parts in ([*SMALL, *scattered, *LARGE_ONES, *gathered], scattered, gathered):
-        own = [[rng.normal(size=part.shape, scale=9).astype(part.dtype) for part in parts] for _ in range(workers)]
-        scatter, collect = (Plan("a", parts, CAPACITY, hosts, phase) for phase in ("scatter", "collect"))
-        assert bool(collect.rounds) == (parts is not scattered)  # of sums in shards there is nothing to put together
-        found = crossed(views, hosts, (scatter, collect), own)
-        for i, part in enumerate(parts):
-            arrays = [own[worker][i] for worker in range(workers)]
-            of_hosts = [combined(part, [arrays[worker] for worker in host]) for host in by_host]
-            wanted = np.stack(arrays) if part.operation == "gather" else combined(part, of_hosts)
-            rows = part.shape[0] // workers if part.operation == "scatter" else 0
-            for worker in range(workers):
-                block = wanted[worker * rows : (worker + 1) * rows] if part.operation == "scatter" else wanted
-                assert found[worker][i].tobytes() == np.ascontiguousarray(block).tobytes(), part
 
 
 def test_a_parcel_holds_what_other_hosts_need_and_no_byte_more() -> None:

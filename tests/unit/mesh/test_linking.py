@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -36,12 +35,26 @@ def on_threads(work: list[Callable[[], object]]) -> list[object]:
     return found
 
 
-def doors(count: int, world: int = 3, secret: bytes = SECRET) -> list[LinkDoor]:
-    return [LinkDoor(Reach(LOOPBACK, secret), world, range(i + 1, count)) for i in range(count)]
+Doors = Callable[..., list[LinkDoor]]
+
+
+@pytest.fixture
+def doors() -> Iterator[Doors]:
+    """Return the doors of a group of so many workers."""
+    every: list[LinkDoor] = []
+
+    def make(count: int, world: int = 3, secret: bytes = SECRET) -> list[LinkDoor]:
+        made = [LinkDoor(Reach(LOOPBACK, secret), world, range(i + 1, count)) for i in range(count)]
+        every.extend(made)
+        return made
+
+    yield make
+    for door in every:
+        door.close()
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_each_of_a_group_is_connected_to_each(count: int) -> None:
+def test_each_of_a_group_is_connected_to_each(doors: Doors, count: int) -> None:
     made = doors(count)
     addresses = [door.address for door in made]
     names = [f"worker {i}" for i in range(count)]
@@ -50,7 +63,6 @@ def test_each_of_a_group_is_connected_to_each(count: int) -> None:
 
     def work(i: int) -> float:
         links = linked(made[i], Reach(LOOPBACK, SECRET), Caller(3, i), addresses, names, lambda: False)
-        made[i].close()
         met.wait(60)
         value = np.array([2.0**i], np.float32)
         try:
@@ -62,7 +74,7 @@ def test_each_of_a_group_is_connected_to_each(count: int) -> None:
     assert on_threads([lambda i=i: work(i) for i in range(count)]) == [2.0**count - 1] * count
 
 
-def test_strangers_and_workers_of_another_world_are_not_let_in() -> None:
+def test_strangers_and_workers_of_another_world_are_not_let_in(doors: Doors) -> None:
     made = doors(2)
     stranger = socket.create_connection(split_address(made[0].address))
     stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -84,12 +96,10 @@ def test_strangers_and_workers_of_another_world_are_not_let_in() -> None:
     for links in found:
         assert isinstance(links, Links), links
         links.close()
-    for door in itertools.chain(made, old):
-        door.close()
     stranger.close()
 
 
-def test_who_does_not_know_the_secret_gets_no_link() -> None:
+def test_who_does_not_know_the_secret_gets_no_link(doors: Doors) -> None:
     one, other = *doors(2)[:1], *doors(2, secret=b"another secret than theirs")[1:]
     is_over = threading.Event()
 
@@ -106,12 +116,9 @@ def test_who_does_not_know_the_secret_gets_no_link() -> None:
     )
     assert isinstance(first, TimeoutError)
     assert "does not know the secret" in str(second)
-    for door in (one, other):
-        door.close()
 
 
-def test_nobody_is_waited_for_in_a_world_that_is_over() -> None:
+def test_nobody_is_waited_for_in_a_world_that_is_over(doors: Doors) -> None:
     (door, _) = doors(2)
     with pytest.raises(TimeoutError, match="no connection from 1 of its group"):
         door.let_in(Deadline(60.0), lambda: True)
-    door.close()

@@ -27,7 +27,7 @@ from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters, run_equation, scan_operands, trace_state
 from stratagem.program.interpret import Values, trace
-from stratagem.program.rules.between_hosts import exchange, is_exchanged
+from stratagem.program.rules.exchanges import exchange, is_exchanged
 from stratagem.program.rules.sums_in_parts import with_sums_in_parts
 from stratagem.program.tracing import current_tracing
 
@@ -157,7 +157,7 @@ class _Rewriting:
         return any(self._has_crossing(program.jaxpr) for program in programs if isinstance(program, ClosedJaxpr))
 
     def _has_crossing(self, program: Jaxpr) -> bool:
-        return any(is_exchanged(eqn, self._memory) or self._crosses_inside(eqn) for eqn in program.eqns)
+        return any(is_exchanged(eqn) or self._crosses_inside(eqn) for eqn in program.eqns)
 
     def _advance(
         self, eqns: Sequence[JaxprEqn], values: Values
@@ -167,7 +167,7 @@ class _Rewriting:
         for eqn in eqns:
             if not values.know(eqn.invars):
                 waiting.append(eqn)
-            elif is_exchanged(eqn, self._memory):
+            elif is_exchanged(eqn):
                 crossings.append(eqn)
             elif self._crosses_inside(eqn):
                 nested.append(eqn)

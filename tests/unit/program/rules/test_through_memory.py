@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,15 +16,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.extend.core import Literal
 from jax.sharding import Mesh, PartitionSpec
 from tests.sent_bytes import sent_by_a_worker
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory import ffi
 from stratagem.host_memory.hosts import Hosts
-from stratagem.host_memory.plan import Plan
+from stratagem.host_memory.plan import Plan, PlanPart
 from stratagem.mesh.shards import sums_in_shards, whole_of
-from stratagem.program.rules import between_hosts
+from stratagem.program.rules import exchanges
 from stratagem.program.rules.through_memory import MemoryProgram
 from stratagem.program.tracing import Replayable
 
@@ -43,6 +45,9 @@ class Twins:
         self.plans: dict[int, Plan] = {}
         self.calls: list[int] = []
         self.error: Exception | None = None
+
+    def plan(self, name: str, parts: Sequence[PlanPart]) -> Plan:
+        return Plan(name, parts, self.capacity, self.hosts)
 
     def add(self, plan: Plan) -> None:
         self.plans[plan.signature] = plan
@@ -73,7 +78,7 @@ def target() -> str:
 
 @pytest.fixture
 def twins(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
-    monkeypatch.setattr(between_hosts, "TARGET", target)
+    monkeypatch.setattr(exchanges, "TARGET", target)
     _current.append(Twins())
     yield _current[-1]
     _current.pop()
@@ -94,11 +99,16 @@ def on_four(function: Callable[..., Any], twins: Any, arguments: int, shards: Se
     return MemoryProgram(mesh, function, specs, PartitionSpec(), twins, donated=False)
 
 
-def crossings(function: Callable[..., Any], twins: Any, *args: Any) -> list[Any]:
-    """Return the equations by which a function of one of four replicas meets the others."""
+def traced_on_four(function: Callable[..., Any], twins: Any, *args: Any) -> Any:
+    """Return the equations of a function of one of four replicas."""
     traced = on_four(function, twins, len(args)).trace(*args)
     [spmd] = [eqn for eqn in traced.jaxpr.eqns if eqn.primitive.name == "shard_map"]
-    return [eqn for eqn in spmd.params["jaxpr"].eqns if eqn.primitive.name in CROSSING]
+    return spmd.params["jaxpr"]
+
+
+def crossings(function: Callable[..., Any], twins: Any, *args: Any) -> list[Any]:
+    """Return those by which it meets the others."""
+    return [eqn for eqn in traced_on_four(function, twins, *args).eqns if eqn.primitive.name in CROSSING]
 
 
 def text_of(program: Any, *args: Any) -> str:
@@ -177,23 +187,40 @@ def test_other_axes_and_groups_stay_with_xla(twins: Twins) -> None:
     assert twins.calls == []
 
 
-def test_between_hosts_xla_works_between_two_calls_of_the_memory(twins: Twins) -> None:
+def test_xla_works_between_two_calls(twins: Twins) -> None:
     """Only traced: XLA's collectives wait for the first call, the second one waits for them; on every worker alike."""
-    twins.hosts = Hosts(((0, 2), (1, 3)))
 
     def step(x: jax.Array) -> Any:
-        gathered, swapped = lax.all_gather(x, "replica"), lax.all_to_all(jnp.tile(x, (2, 1)), "replica", 0, 0)
-        return total(x), lax.pmax(x, "replica"), gathered, swapped, total(x.astype(jnp.int32)), total(2 * x)
+        swapped = lax.all_to_all(jnp.tile(x, (2, 1)), "replica", 0, 0)
+        first = total(x)
+        return first, swapped, total(2 * first), lax.psum(x, "replica", axis_index_groups=[[0, 1], [2, 3]])
 
     first, *between, last = crossings(step, twins, ARGS[0])
     assert (first.primitive.name, last.primitive.name) == ("ffi_call", "ffi_call")
     groups = {eqn.primitive.name: eqn.params["axis_index_groups"] for eqn in between}
-    two_by_two = ((0, 1), (2, 3))
-    assert groups == {"psum": two_by_two, "pmax": two_by_two, "all_gather": two_by_two, "all_to_all": None}
-    assert sorted(eqn.invars[0].aval.dtype.name for eqn in between) == ["float32"] * 3 + ["int32", "uint8"]
+    assert groups == {"all_to_all": None, "psum": ((0, 1), (2, 3))}
     for eqn in between:
         assert eqn.invars[0] in first.outvars
-        assert eqn.outvars[0] in last.invars
+    program = traced_on_four(step, twins, ARGS[0])
+    needed = {[eqn for eqn in program.eqns if eqn.primitive.name == "ffi_call"][-1].invars[-1]}
+    for eqn in reversed(program.eqns):
+        if needed & set(eqn.outvars):
+            needed |= {var for var in eqn.invars if not isinstance(var, Literal)}
+    assert all(set(eqn.outvars) <= needed for eqn in program.eqns if eqn.primitive.name in ("all_to_all", "psum"))
+
+
+def test_the_link_waits_for_xla_and_stays_zero(twins: Twins) -> None:
+    """XLA:CPU may not leave the dependence out."""
+
+    def step(x: jax.Array) -> Any:
+        swapped = lax.all_to_all(jnp.tile(x, (2, 1)), "replica", 0, 0)
+        return swapped, total(2 * total(x))
+
+    text = text_of(on_four(step, twins, 1), ARGS[0])
+    *_, last = [line for line in text.splitlines() if TARGET in line]
+    link = re.findall(r"%([\w.-]+)", last.partition("custom-call(")[2].partition(")")[0])[-1]
+    [made] = [line for line in text.splitlines() if line.strip().startswith(f"%{link} =")]
+    assert "all-to-all" in made or "fusion" in made, made
 
 
 def in_shards(gradient: jax.Array, slot: jax.Array, weight: jax.Array) -> Any:
@@ -210,50 +237,29 @@ def in_shards(gradient: jax.Array, slot: jax.Array, weight: jax.Array) -> Any:
 SHARDS = (jnp.zeros((4, 6)), jnp.zeros((4, 6)), jnp.zeros((8, 6), jnp.bfloat16))
 """Arguments of it: a whole, and the shards of all four replicas."""
 
-EVEN = [Hosts(((0, 1), (2, 3))), Hosts(((0, 2), (1, 3))), Hosts(((0, 3), (1, 2)))]
+_OF_ONE = (jnp.zeros((4, 6)), jnp.zeros((1, 6)), jnp.zeros((2, 6), jnp.bfloat16))
+"""Those of one replica."""
 
 
-@pytest.mark.parametrize("hosts", EVEN)
-def test_shards_cross_between_hosts_once_for_each_host(twins: Twins, hosts: Hosts) -> None:
-    """Of the bytes of a sum, and of those of a whole, half leave each of two hosts, a half of them from each worker."""
-    twins.hosts = hosts
+@pytest.mark.parametrize("by_host", [((0, 1), (2, 3)), ((0, 3), (1, 2)), ((0, 1, 2), (3,))])
+def test_shards_cross_in_calls_only(twins: Twins, by_host: tuple[tuple[int, ...], ...]) -> None:
+    """Whichever hosts there are: nothing is left to XLA."""
+    twins.hosts = Hosts(by_host)
     program = on_four(in_shards, twins, 3, shards=(1, 2))
-    sum_bytes, whole_bytes = 2 * 24 * 4, 2 * 24 * 4 + 48 * 2
-    share = 64  # of the total, with what fills it up
-    expected = {"all-to-all": sum_bytes / 4, "all-gather": whole_bytes / 4, "all-reduce": share}
-    assert sent_by_a_worker(text_of(program, *SHARDS)) == expected
-
-    twins.hosts = Hosts(((0, 1, 2), (3,)))  # uneven: XLA's own, to all other workers; it makes bfloat16 float32
-    by_xla = on_four(in_shards, twins, 3, shards=(1, 2))
-    sent = sent_by_a_worker(text_of(by_xla, *SHARDS))
-    assert sent["all-to-all"] == sum_bytes * 3 / 4
-    assert sent["all-gather"] == (2 * 24 * 4 + 48 * 4) * 3 / 4
+    assert sent_by_a_worker(text_of(program, *SHARDS)) == {}
+    assert {eqn.primitive.name for eqn in crossings(in_shards, twins, *_OF_ONE)} == {"ffi_call"}
 
 
-def test_hosts_with_unequal_numbers_of_workers_leave_shards_to_xla(twins: Twins) -> None:
-    twins.hosts = Hosts(((0, 1, 2), (3,)))
-    shards = (ARGS[0], ARGS[0][:1], jnp.zeros((2, 3), jnp.bfloat16))
-
-    def step(gradient: jax.Array, slot: jax.Array, weight: jax.Array) -> Any:
-        return in_shards(jnp.tile(gradient, (2, 2)), jnp.tile(slot, (1, 2)), weight)
-
-    between = [eqn for eqn in crossings(step, twins, *shards) if eqn.primitive.name != "ffi_call"]
-    groups = {(eqn.primitive.name, eqn.params["axis_index_groups"]) for eqn in between}
-    assert groups == {("all_to_all", None), ("all_gather", None), ("psum", ((0, 3), (1,), (2,)))}
-
-
-def test_new_weights_lie_where_the_old_ones_lay_also_between_hosts(twins: Twins) -> None:
+def test_new_weights_lie_where_the_old_ones_lay(twins: Twins) -> None:
     twins.hosts = Hosts(((0, 1), (2, 3)))
 
     def step(shard: jax.Array, before: jax.Array, short: jax.Array, short_before: jax.Array) -> Any:
         return whole_of(shard, 0, before), whole_of(short, 0, short_before)
 
     whole, short = jnp.zeros((4, 3)), jnp.zeros((8, 3), jnp.bfloat16)
-    _, gather, last = crossings(step, twins, whole[:1], whole, short[:2], short)
-    assert gather.primitive.name == "all_gather"
-    assert gather.invars[0].aval.shape == (3 * 4 + 2 * 3 * 2,)  # bytes of both shards
-    aliases = dict(last.params["input_output_aliases"])
-    assert {aliases[i] for i, var in enumerate(last.invars) if var.aval.shape in (whole.shape, short.shape)} == {0, 1}
+    [call] = crossings(step, twins, whole[:1], whole, short[:2], short)
+    aliases = dict(call.params["input_output_aliases"])
+    assert {aliases[i] for i, var in enumerate(call.invars) if var.aval.shape in (whole.shape, short.shape)} == {0, 1}
 
 
 def test_programs_in_a_traced_function_keep_their_order(twins: Twins) -> None:

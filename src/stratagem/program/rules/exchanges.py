@@ -1,32 +1,22 @@
-"""Exchange between all workers, in a program that is being traced: through the memory of hosts, and XLA between them.
+"""Exchange between all workers, in a program that is being traced: through the memory of hosts, and connections.
 
-On several hosts an exchange has three parts. The workers of each host combine their arrays in its memory, each of them
-a share; those that have the same share of every host combine it by XLA's own collective; and the workers of each host
-put the shares together in its memory. So an array crosses the network once for each host, in as many pieces at a time
-as a host has workers. One worker combines a share and gives all the same bits, so all replicas hold the same.
+The program calls a foreign function with the addresses of its arrays. What that does, programs do not know: on one host
+the workers combine arrays in its memory, on several also through connections between hosts
+(`host_memory.two_levels`). All workers get the same bits.
 
-So do sums in shards and gathers of shards, where all hosts have the same number of workers. Of a sum, a worker's share
-is the blocks that it and those of its group on other hosts are to have, and these scatter it: there is nothing to put
-together. A block that is gathered goes to the group first, and then to all in the memory of their hosts.
-
-What else there is uses XLA only, between the first part and the last: workers that came to the memory and to XLA's
-collectives in different orders would wait for each other.
-
-Workers that may be replaced have connections of their own to other hosts (`host_memory.two_levels`). Then one call
-does all three parts, as on one host.
+What the function does not do (`all_to_all`, a shift) is left to XLA, after the call and before the next one: workers
+that came to the two in different orders would wait for each other.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend.core import JaxprEqn
 
 from stratagem.host_memory import ffi
@@ -43,13 +33,6 @@ _OPERATIONS: Final[dict[str, Operation]] = {
     **{"psum": "sum", "pmin": "min", "pmax": "max", "all_gather": "gather", "reduce_scatter": "scatter"}
 }
 _COLLECTIVES: Final = frozenset({*_OPERATIONS, "all_to_all", "reduce_scatter", "ppermute"})
-_BETWEEN: Final[dict[Operation, Callable[..., Any]]] = {
-    **{"sum": lax.psum, "min": lax.pmin, "max": lax.pmax},
-    "gather": functools.partial(lax.all_gather, tiled=True),
-    "scatter": functools.partial(lax.psum_scatter, tiled=True),
-}
-"""Functions that combine the parcels (`host_memory.plan`) of a group of workers, by their kind."""
-
 _INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _SHORT: Final = frozenset({"bfloat16", "float16"})
 """Combined as float32, as XLA sums them, so that a sum of many is rounded once."""
@@ -69,14 +52,9 @@ def let_programs_call(memory: HostMemory) -> None:
     ffi.register(TARGET, memory.run)
 
 
-def is_exchanged(eqn: JaxprEqn, memory: HostMemory) -> bool:
+def is_exchanged(eqn: JaxprEqn) -> bool:
     """Whether an equation is a collective that is a part of an exchange."""
-    if memory.reaches_all:
-        return _is_renewed(eqn) or _through_memory(eqn)
-    if _is_renewed(eqn):
-        return memory.hosts.even
-    # All, so that the order of XLA's own does not depend on the worker.
-    return eqn.primitive.name in _COLLECTIVES and AXIS in _axes(eqn)
+    return _is_renewed(eqn) or (eqn.primitive.name in _COLLECTIVES and AXIS in _axes(eqn))
 
 
 def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: jax.Array) -> tuple[list[Any], Any]:
@@ -84,74 +62,48 @@ def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: j
 
     Args:
         requests: The collectives.
-        memory: That of this host.
+        memory: What the workers have in common.
         name: What to call the exchange in messages.
         link: What the exchange before has handed on.
 
     Returns:
         The results of each collective, and the link for the next exchange.
     """
-    if not memory.reaches_all:
-        return _between_hosts(requests, memory, name, link)
-    sent, parts = _sent(requests)
-    before = _before(requests)
-    plan = memory.plan(name, parts)
-    results = _results(parts, before, memory)
+    is_own = [_is_renewed(eqn) or _through_memory(eqn) for eqn, _ in requests]
+    combined = [request for request, own in zip(requests, is_own, strict=True) if own]
+    others = [request for request, own in zip(requests, is_own, strict=True) if not own]
+    name += "".join(f", {eqn.primitive.name} {eqn.invars[0].aval}" for eqn, _ in others)
+    sent, parts = _sent(combined)
+    before = _before(combined)
+    # What XLA is left to do comes out of the call as it went in, so that it waits for that.
+    whole = [array for eqn, values in others for array in _arrays(eqn, values)]
+    results = [*_results(parts, before, memory), *map(_like, whole)]
     # A sum may lie where its operand lay, and what is renewed where it was: pages that were touched before.
     in_place = {i: i for i, part in enumerate(parts) if part.operation != "gather"}
     in_place.update({len(sent) + place: i for place, i in enumerate(before)})
-    *combined, link = _call(memory, plan, [*sent, *before.values()], results, in_place, link)
+    in_place.update({len(sent) + len(before) + i: len(parts) + i for i in range(len(whole))})
+    operands = [*sent, *before.values(), *whole]
+    *made, link = _call(memory, memory.plan(name, parts), operands, results, in_place, link)
+
+    passed = iter(made[len(parts) :])
+    by_xla = [run_equation(eqn, [next(passed) for _ in values]) for eqn, values in others]
     own = [
-        own_shard(array, 0) if part.operation == "scatter" else array
-        for part, array in zip(parts, combined, strict=True)
+        own_shard(array, 0) if part.operation == "scatter" else array for part, array in zip(parts, made, strict=False)
     ]
-    return _answers(requests, own), link
+    answers = {True: iter(_answers(combined, own)), False: iter(by_xla)}
+    return [next(answers[each]) for each in is_own], _behind(link, by_xla)
 
 
-def _between_hosts(
-    requests: Sequence[Request], memory: HostMemory, name: str, link: jax.Array
-) -> tuple[list[Any], Any]:
-    in_memory = [_in_two_levels(eqn, memory) for eqn, _ in requests]
-    combined = [request for request, own in zip(requests, in_memory, strict=True) if own]
-    others = [request for request, own in zip(requests, in_memory, strict=True) if not own]
-    name += "".join(f", {eqn.primitive.name} {eqn.invars[0].aval}" for eqn, _ in others)
-    sent, parts = _sent(combined)
-    scatter = Plan(name, parts, memory.capacity, memory.hosts, "scatter")
-    collect = Plan(name, parts, memory.capacity, memory.hosts, "collect")
-    parcels = [_parcel(operation, dtype, size, memory) for (operation, dtype), size in scatter.parcels.items()]
-    summed = [i for i, part in enumerate(parts) if part.operation not in ("gather", "scatter")]
-    first, last = len(parcels), len(parcels) + len(summed)
-
-    # What XLA is left to do comes out of the first call as it went in, so that it waits for that.
-    whole = [array for eqn, values in others for array in _arrays(eqn, values)]
-    kept = {i: first + place for place, i in enumerate(summed)}
-    passed = {len(sent) + i: last + i for i in range(len(whole))}
-    results = [*parcels, *(_like(sent[i]) for i in summed), *map(_like, whole)]
-    *made, link = _call(memory, scatter, [*sent, *whole], results, {**kept, **passed}, link)
-
-    of_hosts = [
-        _BETWEEN[operation](parcel, AXIS, axis_index_groups=memory.hosts.groups)
-        for (operation, _), parcel in zip(scatter.parcels, made[:first], strict=True)
-    ]
-    waiting = iter(made[last:])
-    by_xla = [run_equation(eqn, [next(waiting) for _ in values]) for eqn, values in others]
-
-    before = _before(combined)
-    in_place = {first + place: i for place, i in enumerate([*summed, *before])}
-    operands = [*of_hosts, *made[first:last], *before.values(), *itertools.chain.from_iterable(by_xla)]
-    *made, link = _call(memory, collect, operands, _results(parts, before, memory), in_place, link)
-    answers = {True: iter(_answers(combined, made)), False: iter(by_xla)}
-    return [next(answers[own]) for own in in_memory], link
-
-
-def _parcel(operation: Operation, dtype: np.dtype, nbytes: int, memory: HostMemory) -> jax.ShapeDtypeStruct:
-    """Return what the first call makes of one kind of arrays: of what is scattered, a block for each of the group."""
-    blocks = memory.hosts.number if operation == "scatter" else 1
-    return jax.ShapeDtypeStruct((blocks * nbytes // dtype.itemsize,), dtype)
+def _behind(link: jax.Array, results: Sequence[Sequence[jax.Array]]) -> jax.Array:
+    """Return a link that waits for results too. It is 0, which XLA cannot know: it came out of a foreign function."""
+    for result in itertools.chain.from_iterable(results):
+        if result.size:
+            link += link & (result.ravel()[0] != 0).astype(link.dtype)
+    return link
 
 
 def _results(parts: Sequence[PlanPart], before: dict[int, jax.Array], memory: HostMemory) -> list[jax.ShapeDtypeStruct]:
-    """Return what each array becomes. Without XLA a sum that is scattered lies in its whole array."""
+    """Return what each array becomes. A sum that is scattered lies in its whole array."""
     results = []
     for i, part in enumerate(parts):
         shape = part.shape
@@ -159,8 +111,6 @@ def _results(parts: Sequence[PlanPart], before: dict[int, jax.Array], memory: Ho
             shape = before[i].shape
         elif part.operation == "gather":
             shape = (memory.hosts.size, *shape)
-        elif part.operation == "scatter" and not memory.reaches_all:
-            shape = (shape[0] // memory.hosts.size, *shape[1:])
         results.append(jax.ShapeDtypeStruct(shape, part.dtype))
     return results
 
@@ -234,15 +184,6 @@ def _through_memory(eqn: JaxprEqn) -> bool:
         return False
     names = {_dtype(atom).name for atom in eqn.invars}
     return _axes(eqn) == (AXIS,) and names <= _DTYPES
-
-
-def _in_two_levels(eqn: JaxprEqn, memory: HostMemory) -> bool:
-    """Whether the memory of each host has its part of what an equation asks for."""
-    if _is_renewed(eqn):
-        return True
-    if not _through_memory(eqn):
-        return False
-    return memory.hosts.even or _OPERATIONS[eqn.primitive.name] not in ("gather", "scatter")
 
 
 def _is_renewed(eqn: JaxprEqn) -> bool:
