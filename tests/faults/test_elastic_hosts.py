@@ -121,15 +121,29 @@ def test_spares_of_any_host_take_over(tmp_path: Path, workers: int, faults: list
         assert all("is frozen (stopped by a signal)" in ended[0][1] for fault in faults if "STOP" in fault)
 
 
-def test_fewer_workers_of_two_hosts_train_on(tmp_path: Path) -> None:
-    """Three of four: the hosts have unequal numbers of workers until another process has come."""
-    ended = run(["--elastic", "1:4"], test_elastic.PROGRAM, str(tmp_path), "4", "3:9:SIGKILL", "0:20:SIGKILL")
+@pytest.mark.parametrize(
+    ("most", "faults"),
+    [
+        (4, ["3:9:SIGKILL", "0:20:SIGKILL"]),
+        (2, ["0:9:SIGKILL"]),
+        (2, ["1:9:SIGKILL"]),
+        (2, [f"0:test{test_elastic.EPOCHS * test_elastic.TESTS + 2}:SIGKILL"]),
+    ],
+    ids=str,
+)
+def test_fewer_workers_of_two_hosts_train_on(tmp_path: Path, most: int, faults: list[str]) -> None:
+    """Of four, three: the hosts have unequal numbers of workers until another process has come.
+
+    Of two, one: a host has none for a while; in the last, behind `fit`, that of the coordinator has none to the end.
+    """
+    options = ["--elastic", f"1:{most}", "--grace", "0.1"]  # an early end of a launcher would show
+    ended = run(options, test_elastic.PROGRAM, str(tmp_path), str(most), *faults)
     assert [code for code, _ in ended] == [0, 0], ended
-    assert len(list(tmp_path.glob("did *"))) == 2
+    assert len(list(tmp_path.glob("did *"))) == len(faults)
     found, expected = test_elastic.outcomes(tmp_path), test_elastic.of_keras()
     assert sorted(each["rank"] for each in found) == list(range(len(found)))
     for each in found:
-        assert 3 in each["sizes"]
+        assert "test" in faults[0] or most - 1 in each["sizes"]
         np.testing.assert_allclose(each["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
         for own, of_one in zip(each["weights"], expected["weights"], strict=True):
             np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)

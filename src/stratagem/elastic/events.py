@@ -117,7 +117,7 @@ class Tick:
 
 
 Report = Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed
-"""What a member tells the coordinator."""
+"""Messages of a member to the coordinator."""
 
 Event = Joined | Lost | Report | FailedAlone | Tick
 

@@ -65,7 +65,7 @@ class JoinHello:
 
 @dataclass(frozen=True)
 class LauncherHello:
-    """What the launcher of another machine says, whose processes join by themselves.
+    """Hello of the launcher of another machine, whose processes join by themselves.
 
     Args:
         launches_on: Name of its machine.

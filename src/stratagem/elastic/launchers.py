@@ -22,7 +22,7 @@ _READ_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Ended:
-    """What has become of a process.
+    """End of a process, as its launcher tells it.
 
     Args:
         pid: Its process number on its machine.
@@ -47,7 +47,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Status:
-    """How the run stands, for those who start its processes.
+    """Standing of the run, for those who start its processes.
 
     Args:
         is_forming: Whether a world forms, so that cores are needed there.

@@ -98,7 +98,7 @@ def _said_hello(
 
 
 class _Refused(PeerError):
-    """What the coordinator says to a process that it does not take; it is an explanation already."""
+    """Refusal of the coordinator, in its own words: they are an explanation already."""
 
     def __init__(self, message: str) -> None:
         Exception.__init__(self, message)

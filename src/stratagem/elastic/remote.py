@@ -23,12 +23,15 @@ from stratagem.elastic.reaching import reach
 from stratagem.elastic.wire import Wire
 
 LOOK_SECONDS: Final = 0.1
-"""How often it looks whether processes of this machine are frozen."""
+"""Seconds between two looks at whether processes of this machine are frozen."""
 
 SEND_SECONDS: Final = 10.0
-"""How long the coordinator may take to read what it is told; after it, it counts as gone."""
+"""Seconds that the coordinator may take to read a message; after it, it counts as gone."""
 
-_GONE: Final = "The coordinator, which is the launcher of node 0, is gone, or the network is down."
+_GONE: Final = (
+    "The coordinator, which is the launcher of node 0, is gone, or the network is down. Look at its output, and start "
+    "the launchers of all nodes again."
+)
 
 
 class RemoteCoordinator:
@@ -75,7 +78,7 @@ class RemoteCoordinator:
 
     @property
     def status(self) -> Status:
-        """How the run stands, as far as it was heard."""
+        """The standing of the run, as far as it was heard."""
         return self._status
 
     def ended(self, ended: Ended) -> None:

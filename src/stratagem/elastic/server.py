@@ -150,7 +150,7 @@ class Server(Door[JoinHello | LauncherHello]):
 
     @property
     def status(self) -> Status:
-        """How the run stands, for those who start its processes."""
+        """The standing of the run, for those who start its processes."""
         state = self._state
         return Status(state.phase is Phase.FORMING, state.is_closed, state.code if self._has_ended.is_set() else None)
 

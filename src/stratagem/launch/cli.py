@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -17,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
 from stratagem.core import environment, exits
 from stratagem.core.backend import NEEDED, named_backend
-from stratagem.core.errors import ClusterError, StratagemError, name_some
+from stratagem.core.errors import ClusterError, StratagemError
 from stratagem.insight.observer import Observer
 from stratagem.launch.compiled import kept_programs
 from stratagem.launch.elastic import ElasticRun
+from stratagem.launch.elastic_options import check_used, numbers_of
 from stratagem.launch.generations import Run
 from stratagem.launch.machine import this_machine
 from stratagem.launch.output import tell
@@ -213,9 +212,9 @@ def _run(
             "Name a Python file, or add -m to name a module. Options of stratagem run stand before it.",
         )
     watching = Watching(**{field.name: asked.pop(field.name) for field in fields(Watching)})
-    least, asked["workers"] = _numbers(elastic, asked["workers"], asked["nodes"])
+    least, asked["workers"] = numbers_of(elastic, asked["workers"], asked["nodes"])
     if is_elastic := spares > 0 or elastic is not None:
-        _check_used()
+        check_used()
     command = ("-m", script, *arguments) if is_module else (script, *arguments)
     request = Request(command, **{name: asked.pop(name) for name in list(asked) if name in _REQUEST})
     restarts = Restarts(**asked)
@@ -282,65 +281,6 @@ def _run_generations(
     elif run.went_well and log_dir is None:
         shutil.rmtree(run.folder, ignore_errors=True)  # somebody may have emptied the temporary files
     return code
-
-
-def _numbers(elastic: str | None, workers: int, nodes: int) -> tuple[int, int]:
-    """Return the least number of workers of all nodes, and that of each node at the start.
-
-    Args:
-        elastic: What --elastic says.
-        workers: What --workers says, or its default.
-        nodes: What --nodes says, or its default.
-
-    Raises:
-        ClusterError: They cannot be understood, or contradict each other.
-    """
-    if elastic is None:
-        return workers * nodes, workers
-    found = re.fullmatch(r"(\d+):(\d+)", elastic)
-    least, most = map(int, found.groups()) if found else (0, 0)
-    if not 1 <= least <= most:
-        raise ClusterError(
-            f"--elastic is {elastic!r}.",
-            "It takes two whole numbers, 1 or more: the smallest number of workers that continue training, and the "
-            "number at the start.",
-            "Write for instance --elastic 2:4.",
-        )
-    if _is_given("workers") and workers * nodes != most:
-        raise ClusterError(
-            f"--workers is {workers}, --elastic is {elastic!r}{f', --nodes is {nodes}' if nodes > 1 else ''}.",
-            f"With --elastic the run starts with the largest number, {most}.",
-            "Leave --workers out.",
-        )
-    if nodes > 0 and most % nodes:
-        raise ClusterError(
-            f"--elastic is {elastic!r}, --nodes is {nodes}.",
-            f"The run starts with the largest number, {most}, and every node starts as many workers as the others.",
-            f"Write a multiple of {nodes} behind the colon.",
-        )
-    return least, most // max(nodes, 1)
-
-
-def _is_given(option: str) -> bool:
-    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
-
-
-def _check_used() -> None:
-    """Refuse options that a run with --spares or --elastic does not use.
-
-    Raises:
-        ClusterError: There is one.
-    """
-    unused = {"hang_timeout": "--hang-timeout", "on": "--restart-on", "backoff_seconds": "--backoff"}
-    unused["min_workers"] = "--min-workers"
-    given = [name for option, name in unused.items() if _is_given(option)]
-    if given:
-        raise ClusterError(
-            f"{name_some(given)} was given with --spares or --elastic.",
-            "This option controls how all tasks are started again, but here the workers that are still alive "
-            "continue training.",
-            f"Leave it out{'; --elastic MIN:MAX says how few may train' if '--min-workers' in given else ''}.",
-        )
 
 
 def _run_elastic(make: Callable[..., ElasticRun], restarts: int, log_dir: Path | None, observer: Observer) -> int:

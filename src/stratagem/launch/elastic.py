@@ -101,6 +101,7 @@ class ElasticRun:
         self._running: dict[int, RunningTask] = {}
         self._num_started = 0
         self._lost: list[TaskPlan] = []
+        self._has_lost = False
         self._logs: dict[str, TaskLog] = {}
         self._grace: Deadline | None = None
 
@@ -200,18 +201,25 @@ class ElasticRun:
             for pid in [pid for pid, task in self._running.items() if task.process.returncode is not None]:
                 self._ended(pid, self.clock.now() - began)
             self._replace_lost()
-            if not self._running:
-                return 128 + self.interrupt if self.interrupt is not None else self._code()
+            if not self._running and (code is not None or not self._goes_on_elsewhere):
+                return self._code(code)
             if code is not None:
                 self._begin_to_end(signal.SIGTERM if code else None)
             if self._grace is not None and self._grace.expired:
                 self._signal(signal.SIGKILL)
 
-    def _code(self) -> int:
-        """Return the exit code when no process is left, of which the coordinator may hear a moment later."""
-        if self.failure is not None:
-            return self.failure.exit_code
-        return self._coordinator.wait(self.grace_seconds) or 0
+    @property
+    def _goes_on_elsewhere(self) -> bool:
+        """Whether the run may go on without the processes of this machine: it has lost some, and ends nobody.
+
+        Where the launcher of node 0 ended, the coordinator would, and with it the workers of all machines.
+        """
+        return self._has_lost and self._grace is None and self.failure is None
+
+    def _code(self, code: int | None) -> int:
+        if self.interrupt is not None:
+            return 128 + self.interrupt
+        return (code or 0) if self.failure is None else self.failure.exit_code
 
     def _ended(self, pid: int, seconds: float) -> None:
         """Take note of a process that has ended; start another one where it was lost."""
@@ -222,6 +230,7 @@ class ElasticRun:
         has_failed = failure.returncode > 0 and not exits.is_retryable(failure.returncode)
         if has_failed:  # by itself: one that was told to end does so with another code
             self.failure = self.failure or failure
+        self._has_lost |= failure.returncode != 0
         error = f"{failure.task} {failure.reason}" if has_failed else ""
         self._coordinator.ended(Ended(pid, failure.reason, error))
         if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:

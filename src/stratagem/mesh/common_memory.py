@@ -68,15 +68,14 @@ def meet_in_memory(peers: Peers, memory: HostMemory, world: int, reach: Reach) -
             except (OSError, ValueError) as error:
                 trouble = f"{names[caller.position]}: {error}"
         held = [file is not None, "", "", trouble, *sorted(os.sched_getaffinity(0))]
-        try:
+        with ExitStack() as unused:
+            if links is not None:
+                unused.callback(links.close)
             answers = _of_present(peers.from_all("has memory", held), ranks)
             _check_reached(answers)
             if not all(has for has, *_ in answers) or file is None:
                 raise _no_memory()
-        except BaseException:
-            if links is not None:
-                links.close()
-            raise
+            unused.pop_all()
     spins = len({core for each in around for core in answers[each][4:]}) >= len(around)
     names = [str(peers.peers[ranks[each]]) for each in around]
     memory.move(world, file, around.index(rank), names, hosts=hosts, rank=rank, links=links, spins=spins)

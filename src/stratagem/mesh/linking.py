@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Final, NamedTuple
 
 from stratagem.cluster.door import Door, Guest
@@ -65,7 +66,7 @@ class LinkDoor(Door[Caller]):
         super().__init__("a worker of an elastic run", reach.secret, len(positions), _LONGEST_HELLO)
         self._world = world
         self._missing = set(positions)
-        self.connections: dict[int, socket.socket] = {}
+        self._connections: dict[int, socket.socket] = {}
         listener = socket.create_server((reach.host, 0), family=_family(reach.host))
         self.address = f"{f'[{reach.host}]' if ':' in reach.host else reach.host}:{listener.getsockname()[1]}"
         self.open(listener)
@@ -85,6 +86,17 @@ class LinkDoor(Door[Caller]):
                 raise TimeoutError(f"no connection from {len(self._missing)} of its group")
             self.serve(_SLICE_SECONDS)
 
+    def take(self) -> dict[int, socket.socket]:
+        """Return the connections, by position; from now on they are the caller's."""
+        taken, self._connections = self._connections, {}
+        return taken
+
+    def close(self) -> None:
+        """Let nobody in any more, and close the connections that nobody has taken."""
+        for connection in self.take().values():
+            connection.close()
+        super().close()
+
     def _decode(self, text: str) -> Caller:
         fields = json.loads(text)
         if not isinstance(fields, list) or [type(field) for field in fields] != [int, int]:
@@ -98,7 +110,7 @@ class LinkDoor(Door[Caller]):
         guest.answer("welcome")
         self._hand_over(guest)
         self._missing.remove(hello.position)
-        self.connections[hello.position] = guest.connection
+        self._connections[hello.position] = guest.connection
 
 
 def linked(
@@ -125,15 +137,12 @@ def linked(
     """
     deadline = Deadline(LINK_SECONDS)
     made: dict[int, socket.socket] = {}
-    try:
+    with ExitStack() as stack:
         for position in range(caller.position):
-            made[position] = _called(addresses[position], reach.secret, caller, deadline)
+            made[position] = stack.enter_context(_called(addresses[position], reach.secret, caller, deadline))
         door.let_in(deadline, is_over)
-    except BaseException:
-        for connection in [*made.values(), *door.connections.values()]:
-            connection.close()
-        raise
-    made.update(door.connections)
+        made.update(door.take())
+        stack.pop_all()
     for connection in made.values():
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return Links(caller.position, [made.get(position) for position in range(len(addresses))], names)
@@ -141,17 +150,17 @@ def linked(
 
 def _called(address: str, secret: bytes, caller: Caller, deadline: Deadline) -> socket.socket:
     """Connect to a worker, and return when it has said welcome."""
-    connection = socket.create_connection(split_address(address), max(0.01, deadline.remaining))
-    try:
+    with ExitStack() as stack:
+        connection = stack.enter_context(
+            socket.create_connection(split_address(address), max(0.01, deadline.remaining))
+        )
         handshake, unread = shake_hands(connection, secret)
         connection.sendall(handshake.seal("hello", json.dumps(list(caller))))
         line, unread = read_line(connection, unread, deadline)
         handshake.open("answer", line)
         if unread:
             raise ConnectionError("it began before all had met")
-    except BaseException:
-        connection.close()
-        raise
+        stack.pop_all()
     return connection
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import socket
-import threading
 from collections.abc import Callable, Iterator
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.threads import on_threads
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory.links import Links, Parcel
@@ -44,17 +44,8 @@ def never(seconds: float) -> None:
 
 def together(links: list[Links], parcels: list[list[Parcel]]) -> list[list[np.ndarray]]:
     """Combine parcels on a thread for each worker."""
-    found: list[list[np.ndarray]] = [[] for _ in links]
-
-    def run(i: int) -> None:
-        found[i] = links[i].combine(SIGNATURE, parcels[i], never)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(links))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    return found
+    work = [lambda i=i: links[i].combine(SIGNATURE, parcels[i], never) for i in range(len(links))]
+    return on_threads(work)
 
 
 def parcel(operation: Operation, array: np.ndarray) -> Parcel:
@@ -121,18 +112,8 @@ def test_parts_of_a_large_sum_are_sent_once(made: Made, monkeypatch: pytest.Monk
 
 def test_who_makes_another_exchange_is_named(made: Made) -> None:
     one, other = made(2)
-    errors: list[PeerError] = []
-
-    def run(links: Links, signature: int) -> None:
-        with pytest.raises(PeerError) as caught:
-            links.combine(signature, [parcel("sum", np.ones(4, np.float32))], never)
-        errors.append(caught.value)
-
-    threads = [threading.Thread(target=run, args=(links, number)) for links, number in ((one, 0xA), (other, 0xB))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
+    sent = [parcel("sum", np.ones(4, np.float32))]
+    errors = on_threads([lambda: one.combine(0xA, sent, never), lambda: other.combine(0xB, sent, never)], PeerError)
     said = sorted(map(str, errors))
     assert said[0].startswith("worker 0 makes exchange 1 (a) where this worker makes exchange 1 (b).")
     assert said[1].startswith("worker 1 makes exchange 1 (b) where this worker makes exchange 1 (a).")

@@ -13,6 +13,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.threads import on_threads
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory import memory
@@ -63,24 +64,6 @@ def exchanged(view: HostMemory, plan: Plan, arrays: list[np.ndarray], *, in_plac
     ]
     view.run(plan.signature, [a.ctypes.data for a in own], [a.ctypes.data for a in results])
     return results
-
-
-def on_threads(work: list[Callable[[], object]]) -> list[object]:
-    """Run each function on a thread of its own; return what they return or raise."""
-    found: list[object] = [None] * len(work)
-
-    def run(i: int) -> None:
-        try:
-            found[i] = work[i]()
-        except PeerError as error:
-            found[i] = error
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(work))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    return found
 
 
 def combined(part: PlanPart, arrays: list[np.ndarray]) -> np.ndarray:
@@ -214,7 +197,7 @@ def test_whoever_combines_other_values_is_told_so(views: Views) -> None:
         exchanged(view, first, [np.ones((3, 5), np.float32)], in_place=True)  # no longer: the same error, at once
         raise AssertionError(caught.value)
 
-    errors = on_threads([lambda view=view: work(view) for view in views(3)])
+    errors = on_threads([lambda view=view: work(view) for view in views(3)], PeerError)
 
     assert len({str(error) for error in errors}) == 1
     assert "worker 1: exchange 2, step 1: sum float32[3, 5], sum int32[]\n" in str(errors[0])

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
-from tests.unit.host_memory.test_memory import CAPACITY, LARGE_ONES, SMALL, combined, in_blocks, on_threads
+from tests.threads import on_threads
+from tests.unit.host_memory.test_memory import CAPACITY, LARGE_ONES, SMALL, combined, in_blocks
 
 from stratagem.core.errors import PeerError
 from stratagem.host_memory.hosts import Hosts

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+from tests.threads import on_threads
 
 from stratagem.cluster.spec import split_address
 from stratagem.core.clock import Deadline
@@ -16,23 +17,6 @@ from stratagem.mesh.linking import Caller, LinkDoor, Reach, linked
 
 SECRET = b"the secret of this cluster"
 LOOPBACK = "127.0.0.1"
-
-
-def on_threads(work: list[Callable[[], object]]) -> list[object]:
-    found: list[object] = [None] * len(work)
-
-    def run(i: int) -> None:
-        try:
-            found[i] = work[i]()
-        except (OSError, ValueError) as error:
-            found[i] = error
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(len(work))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    return found
 
 
 Doors = Callable[..., list[LinkDoor]]
@@ -111,9 +95,11 @@ def test_who_does_not_know_the_secret_gets_no_link(doors: Doors) -> None:
             is_over.set()
 
     addresses = [one.address, other.address]
-    first, second = on_threads(
-        [lambda: linked(one, Reach(LOOPBACK, SECRET), Caller(3, 0), addresses, ["a", "b"], is_over.is_set), come]
-    )
+
+    def wait() -> object:
+        return linked(one, Reach(LOOPBACK, SECRET), Caller(3, 0), addresses, ["a", "b"], is_over.is_set)
+
+    first, second = on_threads([wait, come], OSError, ValueError)
     assert isinstance(first, TimeoutError)
     assert "does not know the secret" in str(second)
 
