@@ -44,7 +44,7 @@ SECRET_FILE: Final = "STRATAGEM_SECRET_FILE"
 """File that holds the secret of the cluster, the same on every host, where STRATAGEM_SECRET is not set."""
 
 ELASTIC: Final = "STRATAGEM_ELASTIC"
-"""Where the coordinator of elastic training listens, as host:port. Set by `stratagem run`, or by whoever starts a
+"""Address at which the coordinator of elastic training listens, as host:port. Set by `stratagem run`, or by whoever starts a
 worker that joins a run."""
 
 SPARE: Final = "STRATAGEM_SPARE"
