@@ -44,8 +44,8 @@ SECRET_FILE: Final = "STRATAGEM_SECRET_FILE"
 """File that holds the secret of the cluster, the same on every host, where STRATAGEM_SECRET is not set."""
 
 ELASTIC: Final = "STRATAGEM_ELASTIC"
-"""Address at which the coordinator of elastic training listens, as host:port. Set by `stratagem run`, or by whoever starts a
-worker that joins a run."""
+"""Address at which the coordinator of elastic training listens, as host:port. Set by `stratagem run`, or by whoever
+starts a worker that joins a run."""
 
 SPARE: Final = "STRATAGEM_SPARE"
 """Set to 1 for a process that takes part in elastic training only where a worker is missing. Set by `stratagem run`."""
