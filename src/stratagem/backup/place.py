@@ -105,6 +105,13 @@ class PlaceInFit(keras.callbacks.Callback):
         self._note(Progress(self._progress.epoch, batch + 1, within_epoch=True, steps=self._session.steps))
         self._tell()
 
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        # The epoch in which a batch gets more or fewer rows has another number of steps than those after it.
+        steps, told = self._session.adapters[0].epoch_batches, self.params or {}
+        if steps is not None and steps != told.get("steps"):
+            for callback in [*self._others, self]:
+                callback.set_params({**told, "steps": steps})
+
     def _meet_new(self) -> None:
         self._is_changed = True
 

@@ -32,8 +32,10 @@ _DISPLAY = (keras.callbacks.ProgbarLogger,)
 _DERIVED = {
     # Keras gives it a sign when it first learns what is monitored, which it does again after a restart.
     "min_delta": (keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau, keras.callbacks.ModelCheckpoint),
+    # The number of epochs, and of steps of the present one.
+    "params": (keras.callbacks.Callback,),
 }
-"""Attributes that Keras's callbacks change, but that are no state."""
+"""Attributes that Keras and its callbacks change, but that are no state."""
 
 _NOTHING = object()
 

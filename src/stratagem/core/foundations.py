@@ -236,7 +236,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "keras:Sequential": ("_functional",),
     "keras:StatelessScope": ("original_scope", "state_mapping"),
-    "keras.src.trainers.epoch_iterator:EpochIterator": ("_steps_seen",),
+    "keras.src.trainers.epoch_iterator:EpochIterator": ("_num_batches", "_steps_seen"),
     "keras.src.trainers.data_adapters.array_data_adapter:ArrayDataAdapter": ("_inputs",),
     "keras:callbacks.ProgbarLogger": ("_maybe_init_progbar",),
     "jax._src.core:Tracer": ("_trace",),

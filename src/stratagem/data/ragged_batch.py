@@ -11,7 +11,7 @@ from stratagem.data.nodes import DerivedStream, Key, Node, Stream, walk
 from stratagem.data.ragged import RaggedTensor
 from stratagem.data.specs import RaggedTensorSpec, TensorSpec
 from stratagem.data.structure import Tree, flatten, map_leaves, stack
-from stratagem.data.transforms import Map
+from stratagem.data.transforms import Map, Unbatch
 
 
 class RaggedBatched(Node):
@@ -39,7 +39,7 @@ class RaggedBatched(Node):
         if any(other != structure for _, other in flat):
             return stack(rows)  # says how they differ
         columns = zip(*(leaves for leaves, _ in flat), strict=True)
-        specs = flatten(self.inputs[0].inputs[0].spec)[0]
+        specs = flatten(Unbatch([self.inputs[0]]).spec)[0]
         return structure.unflatten(
             [
                 RaggedTensor.stacked(column) if np.ndim(leaf) and self._varies(spec) else stack(column)

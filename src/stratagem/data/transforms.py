@@ -170,7 +170,7 @@ class Batched(Node):
         self.drop_remainder = drop_remainder
 
     def stream(self, key: Key) -> Stream:
-        return _BatchStream(self.inputs[0].stream(key), self.size, self.drop_remainder)
+        return BatchStream(self.inputs[0].stream(key), self.size, self.drop_remainder)
 
     def lookup(self, key: Key) -> Lookup | None:
         inner, end = self.inputs[0].lookup(key), self.inputs[0].cardinality()
@@ -197,7 +197,9 @@ class Batched(Node):
         return map_leaves(lambda spec: spec.batched(size), self.inputs[0].spec)
 
 
-class _BatchStream(Stream):
+class BatchStream(Stream):
+    """Consecutive elements of a pass joined, `size` at a time."""
+
     def __init__(self, inner: Stream, size: int, drop_remainder: bool) -> None:
         self._inner = inner
         self._size = size
@@ -221,7 +223,7 @@ class Unbatch(Node):
     """The rows of each element, one by one."""
 
     def stream(self, key: Key) -> Stream:
-        return _UnbatchStream(self.inputs[0].stream(key))
+        return UnbatchStream(self.inputs[0].stream(key))
 
     def cardinality(self) -> int:
         elements = self.inputs[0].cardinality()
@@ -241,7 +243,9 @@ class Unbatch(Node):
         return map_leaves(operator.methodcaller("row"), self.inputs[0].spec)
 
 
-class _UnbatchStream(Consecutive):
+class UnbatchStream(Consecutive):
+    """The rows of each element of a pass."""
+
     def __init__(self, inner: Stream) -> None:
         self._inner = inner
 
@@ -378,4 +382,5 @@ class Padded(Node):
         return ColumnsBlock(self._padding.columns(batch.elements()))
 
     def _make_spec(self) -> Tree:
-        return self._padding.spec(self.inputs[0].inputs[0].spec, self._size)
+        size = self._size if isinstance(self.inputs[0], Batched) else None  # of `Resized` they have several sizes
+        return self._padding.spec(Unbatch([self.inputs[0]]).spec, size)

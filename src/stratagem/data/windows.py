@@ -229,6 +229,11 @@ class Rebatched(Node):
         self._sizes = tuple(sizes)
         self._drop_remainder = drop_remainder
 
+    @property
+    def size(self) -> int | None:
+        """Elements of each batch; None where batches differ."""
+        return self._sizes[0] if len(set(self._sizes)) == 1 else None
+
     def stream(self, key: Key) -> Stream:
         inner, sizes = self.inputs[0].stream(key), itertools.cycle(self._sizes)
 

@@ -31,7 +31,7 @@ class JoinHello:
     address: str
     is_spare: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
-    options: Sequence[float | None] | None = None
+    options: Sequence[float | str | None] | None = None
     protocol: int = VERSION
 
     def encode(self) -> str:
@@ -121,7 +121,7 @@ def check_joins(hello: JoinHello, first: JoinHello | None) -> None:
         raise PeerError(
             f"The strategy of process {hello.pid} of host {hello.host} was made with elastic={_said(hello)}, that of "
             f"the others with elastic={_said(first)}.",
-            "They would wait for different numbers of workers.",
+            "They would wait for different numbers of workers, or make different batches.",
             "Run the same program with the same arguments in every process.",
         )
 

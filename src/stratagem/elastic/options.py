@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from stratagem.core.errors import InputError
 
 BELOW_MIN_SECONDS: Final = 600.0
 """How long a run with too few workers waits for others, if the user names no time."""
+
+Batch = Literal["global", "per_worker"]
+"""What keeps its number of rows when the number of workers changes."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,10 @@ class ElasticOptions:
             They are started with STRATAGEM_ELASTIC, see docs/elastic.md.
         below_min_seconds: How long a run with too few workers waits for others. After that the workers save their
             state, and the run ends with exit code 43.
+        batch: What keeps its number of rows when the number of workers changes. "global": the batch of all workers, so
+            that the numbers stay those of one process, and each worker gets more or fewer rows. "per_worker": the rows
+            of each worker, as in Horovod, so that a batch has more or fewer. The program makes its batches for the
+            number of workers at the start.
 
     Raises:
         InputError: A value cannot be used.
@@ -37,6 +44,7 @@ class ElasticOptions:
     min_workers: int = 1
     max_workers: int | None = None
     below_min_seconds: float = BELOW_MIN_SECONDS
+    batch: Batch = "global"
 
     def __post_init__(self) -> None:
         if type(self.min_workers) is not int or self.min_workers < 1:
@@ -59,6 +67,12 @@ class ElasticOptions:
                 "A run with too few workers would wait for others forever, or for an undefined time.",
                 f"Write a number of seconds, for instance below_min_seconds={BELOW_MIN_SECONDS:g}.",
             )
+        if self.batch not in get_args(Batch):
+            raise InputError(
+                f"batch is {self.batch!r}.",
+                "It says what keeps its number of rows when the number of workers changes.",
+                'Write batch="global" or batch="per_worker".',
+            )
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers at the start that these options do not allow.
@@ -77,20 +91,21 @@ class ElasticOptions:
                 f"Start it with {self.min_workers} to {most} workers, or change min_workers or max_workers.",
             )
 
-    def encode(self) -> list[float | None]:
+    def encode(self) -> list[float | str | None]:
         """Return the options as a list for JSON."""
-        return [self.min_workers, self.max_workers, self.below_min_seconds]
+        return [self.min_workers, self.max_workers, self.below_min_seconds, self.batch]
 
     @classmethod
     def decode(cls, fields: Any) -> ElasticOptions:
         """Return the options that `encode` wrote; `ValueError` when it is none."""
-        if not isinstance(fields, list) or len(fields) != 3:
+        if not isinstance(fields, list) or len(fields) != 4:
             raise ValueError(f"{fields!r} are no options")
         return cls(*fields)
 
     def __str__(self) -> str:
         most = "" if self.max_workers is None else f", max_workers={self.max_workers}"
-        return f"min_workers={self.min_workers}{most}, below_min_seconds={self.below_min_seconds:g}"
+        batch = "" if self.batch == "global" else f", batch={self.batch!r}"
+        return f"min_workers={self.min_workers}{most}, below_min_seconds={self.below_min_seconds:g}{batch}"
 
     def largest(self, workers: int) -> int:
         """Return the largest number of workers.

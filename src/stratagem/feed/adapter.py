@@ -83,6 +83,7 @@ class ShareAdapter(compat.DataAdapter):
     def get_jax_iterator(self) -> Feed:
         if self._feed is not None:
             self._feed.close()
+        self.source.begin_pass()
         self._feed = self._make_feed(self.source, self.strategy.mesh, self._taken, self._steps_per_epoch)
         self._taken = 0
         return self._feed

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from stratagem.core.errors import UnsupportedError
 from stratagem.core.log import announce_once
-from stratagem.data.batches import RowsOf, State, whole
+from stratagem.data.batches import Batch, RowsOf, State, whole
 from stratagem.data.dataset import Dataset
 from stratagem.data.nodes import UNKNOWN_CARDINALITY
 from stratagem.data.options import AutoShardPolicy
+from stratagem.data.resized import Sizes, continued, rows_of_batches, with_batch_sizes
 from stratagem.data.sharding.autoshard import choose_policy
 from stratagem.data.structure import Composite, is_composite
 from stratagem.feed.batch import Adapt, as_it_is, count_rows, example_of, no_rows
-from stratagem.feed.source import READ_AHEAD, Reader, Source, read_pieces, read_together, split_of_pieces
+from stratagem.feed.source import READ_AHEAD, Batches, Reader, Source, read_pieces, read_together, split_of_pieces
 from stratagem.mesh.mesh import Tree
 from stratagem.replica.context import StrategyLike
 
@@ -48,7 +51,13 @@ class DatasetSource(Source):
         is_agreed: bool = False,
     ) -> None:
         workers, worker = strategy.worker_count, strategy.worker_index
-        choice = choose_policy(dataset.options(), dataset, workers, in_order=in_order)
+        world = strategy.mesh.world
+        keeps_rows = world is not None and world.keeps_rows_of_workers
+        # Files cannot be divided so that batches of another size have equally many rows of each.
+        choice = choose_policy(dataset.options(), dataset, workers, in_order=in_order or keeps_rows)
+        self._given_size = self._present_size = rows_of_batches(dataset)
+        if world is not None and keeps_rows:
+            self._present_size = world.rows_of_batch(_checked_size(self._given_size, choice.policy), workers)
         if workers > 1 and strategy.is_chief:
             announce_once(f"data: {choice.reason}")
         self._given, self._strategy, self._adapt = dataset, strategy, adapt
@@ -68,11 +77,12 @@ class DatasetSource(Source):
         # A batch of a worker's own stream lasts for several steps, unless the batches were divided already.
         self._pieces = 1 if choice.policy is AutoShardPolicy.FILE and choice.even else workers
         self._rows_of: RowsOf = whole if self._own else strategy.mesh.local_rows
-        cardinality = int(self.dataset.cardinality())
-        self.may_end = cardinality == UNKNOWN_CARDINALITY or (self._divided and not choice.even)
-        self.num_batches = cardinality if cardinality >= 0 else None
+        self._ends_apart = self._divided and not choice.even
+        self._sizes: Sizes = ()
+        self._count_batches()
         if self._own and self._pieces > 1:
-            self.num_batches = _steps_of_pieces(self.dataset, cardinality, strategy)
+            self.num_batches = _steps_of_pieces(self.dataset, int(self.dataset.cardinality()), strategy)
+        self.begin_pass()
 
     def open(self, state: State | None = None) -> Reader:
         if state is not None:
@@ -80,11 +90,18 @@ class DatasetSource(Source):
         else:
             state = self._resumed_at
         self._resumed_at = None
+        self._take_sizes(state)
+        dataset, number = with_batch_sizes(self.dataset, self._sizes), self.dataset.next_pass()["iteration"]
         # A thread for what is only a gather costs more than it saves: 0.15 ms a step on one core.
-        ahead = 0 if self.dataset.in_memory else self._read_ahead
-        batches = self.dataset.batches(self._rows_of, prefetch=ahead, readers=self._processes, together=self._together)
+        ahead = 0 if dataset.in_memory else self._read_ahead
+        batches: Batches = dataset.batches(
+            self._rows_of, prefetch=ahead, iteration=number, readers=self._processes, together=self._together
+        )
+        _at_pass(self.dataset, number + 1)
         if state is not None:
             batches.set_state(state)
+        if self._sizes:
+            batches = _BatchesOfSizes(batches, self._sizes)
         if not self._own:
             return read_together(batches, self._strategy, self._adapt, asks=self.may_end)
         empty, parts = no_rows(self.first()), self._pieces
@@ -92,6 +109,28 @@ class DatasetSource(Source):
         return read_pieces(
             batches, self._strategy, self._adapt, empty, asks=self.may_end, parts=parts, state=state, first=first
         )
+
+    def begin_pass(self) -> None:
+        self._take_sizes(self._resumed_at)
+
+    def _take_sizes(self, state: State | None) -> None:
+        """Note the sizes of the batches of a pass, and how many there are.
+
+        Args:
+            state: Where the pass goes on; None where it begins.
+        """
+        sizes: Sizes = () if state is None else tuple((first, rows) for first, rows in state.get("sizes", ()))
+        if self._given_size is not None and self._present_size is not None:
+            batches = 0 if state is None else int(state["batches"])
+            sizes = continued(sizes, batches, self._present_size, self._given_size)
+        if sizes != self._sizes:
+            self._sizes = sizes
+            self._count_batches()
+
+    def _count_batches(self) -> None:
+        cardinality = int(with_batch_sizes(self.dataset, self._sizes).cardinality())
+        self.may_end = cardinality == UNKNOWN_CARDINALITY or self._ends_apart
+        self.num_batches = cardinality if cardinality >= 0 else None
 
     def first(self) -> Tree:
         if self._first is None:
@@ -131,11 +170,51 @@ class DatasetSource(Source):
     def resume(self, state: State) -> None:
         self.dataset = resumed(self.dataset, state)
         self._resumed_at = state
+        self._take_sizes(state)
         if not self._divided:  # a second `fit` on the same dataset goes on to the orders that come next
             _agreed[self._given] = self.dataset
 
     def advice(self) -> str:
         return self.dataset.faster()
+
+
+class _BatchesOfSizes(Iterator[Batch]):
+    """A pass whose position says the sizes of its batches.
+
+    Args:
+        batches: The pass.
+        sizes: The sizes.
+    """
+
+    def __init__(self, batches: Batches, sizes: Sizes) -> None:
+        self._batches = batches
+        self._sizes = sizes
+        self.close = batches.close
+
+    def __next__(self) -> Batch:
+        return next(self._batches)
+
+    def get_state(self) -> State:
+        return {**self._batches.get_state(), "sizes": [[*each] for each in self._sizes]}
+
+
+def _checked_size(rows: int | None, policy: AutoShardPolicy) -> int:
+    """Return the size of batches that can have another one for another number of workers; refuse others."""
+    if policy is not AutoShardPolicy.DATA:
+        raise UnsupportedError(
+            f'ElasticOptions(batch="per_worker") was used with AutoShardPolicy.{policy.name}.',
+            "Each worker reads a stream of its own, whose place fits no other number of workers.",
+            'Use AutoShardPolicy.DATA or AUTO, or batch="global".',
+        )
+    if rows is None:
+        raise UnsupportedError(
+            'ElasticOptions(batch="per_worker") was used with a dataset that does not say how many rows its batches '
+            "have.",
+            "A batch gets more or fewer rows when the number of workers changes.",
+            "End the dataset with batch(n), if need be after unbatch(), and let only steps such as map, prefetch, "
+            'repeat and take follow; or use batch="global".',
+        )
+    return rows
 
 
 def _zeros_like(leaf: Any) -> Any:

@@ -47,6 +47,11 @@ def count_steps(iterator: Any, steps: int) -> None:
     iterator._steps_seen += steps
 
 
+def set_length(iterator: Any, batches: int) -> None:
+    """Let Keras know how many batches the next pass over the data has."""
+    iterator._num_batches = batches
+
+
 # Optimizers --------------------------------------------------------------------------------------
 
 

@@ -268,6 +268,8 @@ def skipping_steps(original: Callable) -> Callable:
         adapter, steps = epoch_iterator.data_adapter, original(epoch_iterator)
         if not isinstance(adapter, ShareAdapter):
             return steps
+        if adapter.num_batches is not None:  # Keras asked when `fit` began; workers may have come or gone since
+            compat.set_length(epoch_iterator, adapter.num_batches)
         count = epoch_iterator.steps_per_epoch or adapter.num_batches
         steps = _counted_aloud(steps) if count is None else _to_its_end(epoch_iterator, steps, count)
         skipped, earlier = adapter.take_skipped()

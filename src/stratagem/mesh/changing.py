@@ -49,6 +49,8 @@ class ChangingWorld:
         membership: The connection to the coordinator.
         timeout_seconds: How long a meeting of the workers waits.
         reach: How workers of other hosts reach this one.
+        keeps_rows_of_workers: Whether each worker keeps its rows of a batch when their number changes, so that a batch
+            has more or fewer.
 
     Attributes:
         peers: The workers of the world. The object stays when they change.
@@ -59,8 +61,11 @@ class ChangingWorld:
         num_evaluated: How many evaluations have come to their end.
     """
 
-    def __init__(self, membership: Membership, timeout_seconds: float, reach: Reach) -> None:
+    def __init__(
+        self, membership: Membership, timeout_seconds: float, reach: Reach, *, keeps_rows_of_workers: bool = False
+    ) -> None:
         self._reach = reach
+        self.keeps_rows_of_workers = keeps_rows_of_workers and membership.bounds.may_change
         self._membership = membership
         self._thread = threading.get_ident()
         self.is_catching_up = False
@@ -88,6 +93,15 @@ class ChangingWorld:
     def bounds(self) -> Bounds:
         """How many workers there may be."""
         return self._membership.bounds
+
+    def rows_of_batch(self, given: int, workers: int) -> int:
+        """Return how many rows a batch has with some number of workers.
+
+        Args:
+            given: Rows of a batch as the program makes it, for the number of workers at the start.
+            workers: How many there are.
+        """
+        return max(1, given * workers // self.bounds.wanted) if self.keeps_rows_of_workers else given
 
     @property
     def layout(self) -> Layout:

@@ -105,7 +105,9 @@ def _joined(address: str, options: ElasticOptions | None) -> Joined:
     secret = read_secret(os.environ)
     membership = join(address, hello, secret, Deadline(DEFAULT_SECONDS), on_order=obey)
     _end_together(membership, lambda: any(world.memory.is_cut for world in known))
-    world = ChangingWorld(membership, DEFAULT_SECONDS, Reach(membership.own_host, secret))
+    keeps_rows = options is not None and options.batch == "per_worker"
+    reach = Reach(membership.own_host, secret)
+    world = ChangingWorld(membership, DEFAULT_SECONDS, reach, keeps_rows_of_workers=keeps_rows)
     known.append(world)
     let_programs_call(world.memory)
     progress.join()

@@ -24,6 +24,8 @@ from stratagem.elastic.state import Rules
         ({"below_min_seconds": math.inf}, "below_min_seconds is inf.", "below_min_seconds=600"),
         ({"below_min_seconds": math.nan}, "below_min_seconds is nan.", "below_min_seconds=600"),
         ({"below_min_seconds": "10"}, "below_min_seconds is '10'.", "below_min_seconds=600"),
+        ({"batch": "worker"}, "batch is 'worker'.", 'batch="global" or batch="per_worker"'),
+        ({"batch": 32}, "batch is 32.", 'batch="global" or batch="per_worker"'),
     ],
 )
 def test_wrong_values_are_refused(arguments: dict[str, object], found: str, remedy: str) -> None:
@@ -47,3 +49,13 @@ def test_a_start_outside_the_limits_is_refused(workers: int) -> None:
 
 def test_a_start_within_the_limits() -> None:
     assert [Rules(workers, ElasticOptions(2, 4)).wanted for workers in (2, 3, 4)] == [2, 3, 4]
+
+
+def test_options_cross_the_network_and_are_said() -> None:
+    for options in (ElasticOptions(), ElasticOptions(2, 4, 7.5, "per_worker")):
+        assert ElasticOptions.decode(options.encode()) == options
+    assert str(ElasticOptions(2)) == "min_workers=2, below_min_seconds=600"
+    assert str(ElasticOptions(batch="per_worker")) == "min_workers=1, below_min_seconds=600, batch='per_worker'"
+    for wrong in (None, [1, None, 600.0], [1, None, 600.0, "batch", 1]):
+        with pytest.raises(ValueError, match="are no options"):
+            ElasticOptions.decode(wrong)

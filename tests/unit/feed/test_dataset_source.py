@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,15 +15,17 @@ import pytest
 from tests.group import Group
 
 import stratagem
-from stratagem.core.errors import InputError
+from stratagem.core.errors import InputError, UnsupportedError
 from stratagem.data import AutoShardPolicy, Dataset, Options
 from stratagem.data.experimental import SHARD_HINT
 from stratagem.data.files.source import Files, FileSource
 from stratagem.data.sharding.autoshard import choose_policy
 from stratagem.data.specs import TensorSpec
+from stratagem.elastic.world import Bounds
 from stratagem.feed.adapter import make_adapter
 from stratagem.feed.batch import weighing
 from stratagem.feed.dataset_source import DatasetSource
+from stratagem.mesh.changing import ChangingWorld
 
 Shares = list[list[list[int]]]
 """At each step, the rows of each worker."""
@@ -66,6 +72,13 @@ def test_all_workers_take_the_order_of_the_chief() -> None:
     assert len({tuple(dataset.random_seeds()) for dataset in orders}) == 1
 
 
+def _world(worker: Any, *, keeps_rows: bool = True, at_start: int = 3) -> Any:
+    """Return what a source asks of a world whose workers may change."""
+    world = SimpleNamespace(keeps_rows_of_workers=keeps_rows, bounds=Bounds(1, at_start, at_start))
+    world.rows_of_batch = functools.partial(ChangingWorld.rows_of_batch, world)
+    return world
+
+
 @pytest.mark.parametrize("newcomer", [0, 1])
 def test_a_new_worker_goes_on_to_the_order_that_is_next_for_the_others(newcomer: int) -> None:
     """Where workers may change they meet about an order each time, also about a dataset that some have read before."""
@@ -73,7 +86,7 @@ def test_a_new_worker_goes_on_to_the_order_that_is_next_for_the_others(newcomer:
     with_two = Dataset.range(9).shuffle(9).batch(3)
 
     def read(worker: Any) -> list[list[int]]:
-        worker.mesh.world = object()
+        worker.mesh.world = _world(worker, keeps_rows=False)
         if worker.worker_index == newcomer:
             dataset = Dataset.range(9).shuffle(9).batch(3)  # made later, with a seed of its own
         else:
@@ -90,6 +103,74 @@ def test_a_new_worker_goes_on_to_the_order_that_is_next_for_the_others(newcomer:
 
     first, second = group.run(read)
     assert [row for batch in zip(first, second, strict=True) for part in batch for row in part] == expected
+
+
+def _read_from(
+    state: Any, workers: int, make: Callable[[], Dataset], steps: int | None = None
+) -> tuple[list[list[int]], Any, int | None]:
+    """Read with so many workers that keep their rows; return each batch, the place behind them, and the length."""
+
+    def read(worker: Any) -> tuple[list[list[int]], Any, int | None]:
+        worker.mesh.world = _world(worker)
+        worker.from_all = lambda name, value: [value] * workers
+        source = DatasetSource(make(), worker)
+        if state is not None:
+            source.resume(state)
+        source.begin_pass()
+        length, reader = source.num_batches, source.open()
+        parts: list[list[int]] = [np.ravel(rows.local).tolist() for rows in itertools.islice(reader, steps)]
+        place = reader.get_state()
+        source.begin_pass()
+        assert source.num_batches == DatasetSource(make(), worker).num_batches  # that of the next pass
+        reader.close()
+        return parts, place, length
+
+    told = Group(workers).run(read)
+    assert all(place == told[0][1] and length == told[0][2] for _, place, length in told)
+    batches = [[row for part in parts for row in part] for parts in zip(*(parts for parts, _, _ in told), strict=True)]
+    return batches, told[0][1], told[0][2]
+
+
+@pytest.mark.parametrize("behind", ["batch", "map", "prefetch", "repeat"])
+def test_workers_keep_their_rows_where_their_number_changes(behind: str) -> None:
+    """Three workers with four rows each, then two, then three again; then a run that was started with three."""
+
+    def make() -> Dataset:
+        dataset = Dataset.range(100).shuffle(100, seed=1).batch(12)
+        if behind == "map":
+            return dataset.map(lambda rows: rows)
+        return dataset.prefetch(2) if behind == "prefetch" else dataset.repeat(1) if behind == "repeat" else dataset
+
+    expected = [row for batch in make() for row in batch.tolist()]
+    found: list[list[int]] = []
+    place, lengths = None, []
+    for workers, steps in ((3, 2), (2, 4), (3, 1), (1, 3), (3, None)):
+        batches, place, length = _read_from(place, workers, make, steps)
+        found += batches
+        lengths.append(length)
+    assert [len(batch) for batch in found] == [12, 12, 8, 8, 8, 8, 12, 4, 4, 4, 12, 8]
+    assert [row for batch in found for row in batch] == expected
+    # 100 = 2 * 12 + 10 * 8 - 4 = 2 * 12 + 4 * 8 + 4 * 12 - 4 = ... + 12 + 8 * 4 = ... + 12 + 3 * 4 + 12 + 8
+    told = [9, 12, 10, 15, 12]
+    assert lengths == (told if behind != "repeat" else [9, None, None, None, None])
+    # A run whose batch is that of all workers goes on from there as well, with one worker and its own size.
+    source = DatasetSource(make(), Group(1).run(lambda worker: worker)[0])
+    source.resume({**place, "batches": 4})
+    assert source.open().get_state()["sizes"] == [[2, 8], [4, 12]]
+
+
+def test_batches_of_no_known_size_are_refused_where_workers_keep_their_rows() -> None:
+    def refused(dataset: Dataset) -> str:
+        def make(worker: Any) -> str:
+            worker.mesh.world = _world(worker)
+            with pytest.raises(UnsupportedError) as error:
+                DatasetSource(dataset, worker)
+            return str(error.value)
+
+        return Group(2).run(make)[0]
+
+    assert "does not say how many rows its batches have" in refused(Dataset.from_tensor_slices(np.zeros((4, 2))))
+    assert "AutoShardPolicy.OFF" in refused(_with_policy(Dataset.range(8).batch(4), AutoShardPolicy.OFF))
 
 
 def test_policy_off_gives_every_worker_everything() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -393,7 +394,7 @@ def test_what_only_its_workers_can_read_is_refused_to_others() -> None:
 
 def test_passes_begin_where_those_of_another_worker_do(monkeypatch: pytest.MonkeyPatch) -> None:
     strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
-    monkeypatch.setattr(strategy.mesh, "world", object())
+    monkeypatch.setattr(strategy.mesh, "world", SimpleNamespace(keeps_rows_of_workers=False))
 
     def made() -> list[Any]:
         monkeypatch.setattr(distributed, "_lasting", {})

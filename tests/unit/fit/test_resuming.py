@@ -61,10 +61,11 @@ def test_steps_that_were_done_before_are_counted_and_dropped(monkeypatch: pytest
             return taken
 
     monkeypatch.setattr(resuming, "ShareAdapter", Adapter)
-    epoch = SimpleNamespace(data_adapter=Adapter(), _steps_seen=0, steps_per_epoch=None)
+    epoch = SimpleNamespace(data_adapter=Adapter(), _steps_seen=0, _num_batches=9, steps_per_epoch=None)
     steps = resuming.skipping_steps(lambda _: iter([(0, 0, "a"), (1, 1, "b"), (2, 2, "c"), (3, 3, "d")]))
     assert list(steps(epoch)) == [(2, 2, "c"), (3, 3, "d")]
     assert epoch._steps_seen == 7
+    assert epoch._num_batches == 4  # that of this pass
     assert len(list(steps(epoch))) == 4  # the next epoch begins at its beginning
     assert epoch._steps_seen == 7
 

@@ -34,6 +34,9 @@ class Passes:
     num_batches: int | None = None
     may_end: bool = False
 
+    def begin_pass(self) -> None:
+        """Called when Keras begins a pass; `num_batches` is that of this pass from then on."""
+
     def on_epoch_begin(self) -> None:
         """Called when Keras begins an epoch."""
 
