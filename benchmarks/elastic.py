@@ -7,6 +7,7 @@ of the workers. A run that nobody disturbs takes as many steps, for comparison.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -109,23 +111,37 @@ def noted(folder: Path) -> dict[int, dict[int, float]]:
     return found
 
 
-def run(options: argparse.Namespace, epochs: int, *, faults: int | None = None, frozen: float = FROZEN) -> Outcome:
+Launch = Callable[[Path, int], list[str]]
+"""Returns the command that trains for some epochs, and notes its steps in a folder."""
+
+
+def launch(*options: str) -> Launch:
+    """Return how `stratagem run` trains.
+
+    Args:
+        options: Those that say how many workers and spares there are.
+    """
+    command = [sys.executable, "-m", "stratagem", "run", *options, __file__]
+    return lambda folder, epochs: [*command, str(folder), str(epochs)]
+
+
+def run(
+    launch: Launch, epochs: int, *, every: float, faults: int | None = None, frozen: float = FROZEN, seed: int = 0
+) -> Outcome:
     """Run once.
 
     Args:
-        options: Those of the command.
+        launch: What is run.
         epochs: How long.
+        every: Seconds between two faults.
         faults: How many there are at most; None for one after another.
         frozen: Share of the faults that freeze a worker instead.
+        seed: That of the choice of the worker.
     """
-    choose, moments = random.Random(options.seed), []
+    choose, moments = random.Random(seed), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        size = ["--elastic", options.elastic] if options.elastic else ["--workers", str(options.workers)]
-        launch = [sys.executable, "-m", "stratagem", "run", *size, "--spares", str(options.spares)]
-        process = subprocess.Popen(
-            [*launch, __file__, str(folder), str(epochs)], env={**os.environ, environment.JAX_PLATFORMS: "cpu"}
-        )
+        process = subprocess.Popen(launch(folder, epochs), env={**os.environ, environment.JAX_PLATFORMS: "cpu"})
         next_fault = 0.0
         while process.poll() is None:
             time.sleep(0.25)
@@ -136,7 +152,7 @@ def run(options: argparse.Namespace, epochs: int, *, faults: int | None = None, 
                 process.terminate()
                 raise SystemExit(f"no step for {LONGEST_SECONDS:g} s: the run hangs")
             alive = [pid for pid, moment in last.items() if now - moment < 1.0]
-            next_fault = next_fault or (now + options.every if alive else 0.0)
+            next_fault = next_fault or (now + every if alive else 0.0)
             is_over = faults is not None and len(moments) >= faults
             if not is_over and next_fault and now >= next_fault and len(alive) > 1:
                 done = max(step for steps in noted(folder).values() for step in steps)
@@ -144,7 +160,7 @@ def run(options: argparse.Namespace, epochs: int, *, faults: int | None = None, 
                     victim = choose.choice(sorted(alive))
                     os.kill(victim, signal.SIGSTOP if choose.random() < frozen else signal.SIGKILL)
                     moments.append(time.time())
-                next_fault = now + options.every
+                next_fault = now + every
         steps: dict[int, float] = {}
         for each in noted(folder).values():
             for step, moment in each.items():
@@ -163,10 +179,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
     options = parser.parse_args()
-    trial = run(options, 4, faults=0)
+    size = ["--elastic", options.elastic] if options.elastic else ["--workers", str(options.workers)]
+    ours = functools.partial(run, launch(*size, "--spares", str(options.spares)), every=options.every)
+    trial = ours(4, faults=0)
     step = (max(trial.steps.values()) - min(trial.steps.values())) / (len(trial.steps) - 1)
     epochs = max(4, round(options.seconds / step / STEPS_PER_EPOCH))
-    quiet, disturbed = run(options, epochs, faults=0), run(options, epochs)
+    quiet, disturbed = ours(epochs, faults=0), ours(epochs, seed=options.seed)
     wanted = set(range(epochs * STEPS_PER_EPOCH))
     pauses = sorted(disturbed.pauses())
     took = {

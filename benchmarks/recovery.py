@@ -1,4 +1,4 @@
-"""How soon a group ends when one of its workers is killed, and how soon the next generation steps.
+"""How soon a group ends when one of its workers is killed, how soon the next generation steps, or how soon others do.
 
 Run `python benchmarks/recovery.py [--rounds 3] [--write]`. The same file is the program of the workers.
 """
@@ -12,9 +12,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 import elastic
 from figures import Figure
@@ -23,7 +23,12 @@ from plots import bars
 
 from stratagem.core import environment
 
-WORKERS = 2
+WORKERS: Final = 2
+
+HERE: Final = Path(__file__).parent
+PEER: Final = "TorchFT"
+TORCHFT: Final = HERE / "peers" / "torchft" / ".venv" / "bin" / "python"
+"""The interpreter of that peer, which takes part if `peers/torchft/setup.sh` has made its environment."""
 
 
 def work() -> None:
@@ -113,37 +118,62 @@ def table(rounds: int) -> str:
     return "\n".join(lines)
 
 
-def pause() -> float:
-    """Return how long no step is completed when a worker of two is killed and a spare takes its place, in seconds."""
-    options = argparse.Namespace(workers=2, spares=1, elastic=None, every=0.5, seed=0)
-    # One fault: the process that takes the spare's place would not be ready for a second one.
-    return max(elastic.run(options, 3, faults=1, frozen=0.0).pauses())
+def pause(launch: elastic.Launch) -> float:
+    """Return how long no step is completed when a worker of two is killed and the other continues, in seconds.
+
+    Args:
+        launch: What is run.
+    """
+    # One fault: the process that is started for a lost one would not be ready for a second one.
+    return max(elastic.run(launch, 3, every=0.5, faults=1, frozen=0.0).pauses())
 
 
-def summary(start_up: float, again: float, paused: float) -> list[Figure]:
+def of_torchft(folder: Path, epochs: int) -> list[str]:
+    """Return the command that trains with TorchFT."""
+    steps, rows = epochs * elastic.STEPS_PER_EPOCH, elastic.ROWS // WORKERS
+    return [str(TORCHFT), str(HERE / "elastic_torchft.py"), str(folder), str(steps), str(WORKERS), str(rows)]
+
+
+def summary(start_up: float, again: float, pauses: Mapping[str, float]) -> list[Figure]:
     """Return what the suite shows, in seconds.
 
     Args:
         start_up: From the command to the first step of all workers.
         again: From the kill to the first step after a restart.
-        paused: From the last step before the kill to the next one, with a spare.
+        pauses: From the last step before the kill to the next one, by who continues.
     """
     heading, start = "a worker of two is killed", "from the command to the first step, before"
-    restart, spare = "from the kill to the next step, with a restart", "from the last step to the next, with a spare"
-    return [
-        Figure(heading, start, start_up, "s"),
-        Figure(heading, restart, again, "s", again / start_up, start),
-        Figure(heading, spare, paused, "s", paused / start_up, start),
-    ]
+    restart = "from the kill to the next step, with a restart"
+    times = {restart: again, **{f"from the last step to the next, {how}": pause for how, pause in pauses.items()}}
+    others = [Figure(heading, what, seconds, "s", seconds / start_up, start) for what, seconds in times.items()]
+    return [Figure(heading, start, start_up, "s"), *others]
+
+
+def pauses(rounds: int) -> dict[str, list[float]]:
+    """Return how long no step is completed in each round, in seconds, by who continues; all take turns."""
+    ways = {
+        "with a spare": elastic.launch("--workers", str(WORKERS), "--spares", "1"),
+        "with one worker left": elastic.launch("--elastic", f"1:{WORKERS}"),
+    }
+    if TORCHFT.exists():
+        ways[f"{PEER} with one worker left"] = of_torchft
+    turns = [{how: pause(launch) for how, launch in ways.items()} for _ in range(rounds)]
+    return {how: [turn[how] for turn in turns] for how in ways}
+
+
+def table_of_pauses(rounds: int) -> str:
+    """Return the pauses of several rounds, as a Markdown table."""
+    rows = [f"| {how} | {statistics.median(each):.2f} | {max(each):.2f} |" for how, each in pauses(rounds).items()]
+    return "\n".join(["| last step to the next one | median, s | longest, s |", "| --- | ---: | ---: |", *rows])
 
 
 def figures(plots: Path) -> list[Figure]:
     """Measure what the suite shows, once each, and draw it in a folder."""
     start_up, again, _ = measure(1, restarts=1)
-    rows = summary(start_up, again, pause())
+    rows = summary(start_up, again, {how: seconds for how, [seconds] in pauses(1).items()})
     heights = {row.what: (row.value, row.value, row.value) for row in rows}
-    own = [row.what for row in rows[1:]]
-    bars(plots / "recovery.svg", "A worker of two is killed", "s", heights, own, shown="measured once")
+    ours = [row.what for row in rows[1:] if PEER not in row.what]
+    bars(plots / "recovery.svg", "A worker of two is killed", "s", heights, ours, shown="measured once")
     return rows
 
 
@@ -153,7 +183,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="save the page in benchmarks/results")
     arguments = parser.parse_args()
     facts = [f"{WORKERS} workers on this machine, {arguments.rounds} rounds; SIGKILL after the first step"]
-    text = page("How soon a group ends, and steps again, when a worker is killed", facts, table(arguments.rounds))
+    tables = f"{table(arguments.rounds)}\n\n{table_of_pauses(arguments.rounds)}"
+    text = page("How soon a group ends, and steps again, when a worker is killed", facts, tables)
     print(text)
     if arguments.write:
         print(f"written: {save('recovery', text)}", file=sys.stderr)

@@ -129,7 +129,7 @@ def test_sums_are_shown_by_the_smallest_the_largest_and_the_slowest(script: Scri
 def test_a_restart_is_compared_with_the_start(script: Script) -> None:
     recovery = script("recovery")
 
-    found = recovery.summary(4.0, 6.0, 0.5)
+    found = recovery.summary(4.0, 6.0, {"with a spare": 0.5})
 
     assert [(each.value, each.ratio) for each in found] == [(4.0, None), (6.0, 1.5), (0.5, 0.125)]
 
