@@ -50,7 +50,7 @@ class Status:
     """Standing of the run, for those who start its processes.
 
     Args:
-        is_forming: Whether a world forms, so that cores are needed there.
+        is_forming: Whether a world forms, or has not completed its first step yet, so that cores are needed there.
         is_closed: Whether no process can take part any more.
         code: The exit code, once the run has ended.
     """

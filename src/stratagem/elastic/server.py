@@ -152,7 +152,8 @@ class Server(Door[JoinHello | LauncherHello]):
     def status(self) -> Status:
         """The standing of the run, for those who start its processes."""
         state = self._state
-        return Status(state.phase is Phase.FORMING, state.is_closed, state.code if self._has_ended.is_set() else None)
+        code = state.code if self._has_ended.is_set() else None
+        return Status(state.is_forming(self._now), state.is_closed, code)
 
     def wait(self, seconds: float | None = None) -> int | None:
         """Wait for the end of the run; return the exit code, or None when it has not ended in time.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from stratagem.core.errors import PeerError, name_some
 from stratagem.elastic.limits import Limits
@@ -36,6 +37,10 @@ class Phase(enum.StrEnum):
 
     ENDED = "ended"
     """Nobody is left."""
+
+
+FIRST_STEP_SECONDS: Final = 10.0
+"""For how long a world that runs is expected to complete its first step: an evaluation or a save may come before."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +174,17 @@ class State:
     def at_work(self) -> list[Place]:
         """Those of them whose programs have not come to their end."""
         return [place for place in self.present if place.member.number not in self.finished]
+
+    def is_forming(self, now: float) -> bool:
+        """Whether a world forms, or compiles its first step: its members need their cores.
+
+        Args:
+            now: When.
+        """
+        if self.phase is not Phase.RUNNING or self.world is None:
+            return self.phase in (Phase.STOPPING, Phase.FORMING)
+        has_stepped = any(place.step > self.world.step for place in self.present)
+        return not has_stepped and now < self.since + FIRST_STEP_SECONDS
 
     @property
     def least(self) -> int:

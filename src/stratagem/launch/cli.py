@@ -251,6 +251,7 @@ def _run(
                 is_given=elastic is not None,
                 grace_seconds=grace_seconds,
                 variables=variables,
+                programs=kept_programs(variables),
             )
             return _run_elastic(elastically, restarts.at_most, log_dir, observer)
         return _run_generations(request, restarts, log_dir, grace_seconds, variables, observer)

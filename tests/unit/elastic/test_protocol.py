@@ -32,7 +32,7 @@ from stratagem.elastic.events import (
 from stratagem.elastic.limits import Limits
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.protocol import advance
-from stratagem.elastic.state import Phase, Rules, State
+from stratagem.elastic.state import FIRST_STEP_SECONDS, Phase, Rules, State
 from stratagem.elastic.world import Member, World
 
 LIMITS = Limits()
@@ -91,6 +91,29 @@ def world(number: int, *numbers: int, donor: int = 0, step: int = 0, spares: tup
 
 def lost(number: int, how: str = "was ended by SIGKILL") -> Lost:
     return Lost(number, how, has_exited=True)
+
+
+# Cores -----------------------------------------------------------------------------------------------
+
+
+def test_members_need_their_cores_until_they_have_completed_a_step() -> None:
+    run = Run(2)
+    assert not run.state.is_forming(run.now)
+    run.start(9)
+    assert run.state.is_forming(run.now)  # they compile
+    run.hear(Beat(1, 1))
+    assert not run.state.is_forming(run.now)
+    run.hear(lost(2))
+    assert run.state.phase is Phase.STOPPING
+    assert run.state.is_forming(run.now)
+    run.stop({1: 1})
+    assert run.state.is_forming(run.now)
+    run.form()
+    run.hear(Beat(1, 1), Beat(9, 1))
+    assert run.state.is_forming(run.now + FIRST_STEP_SECONDS - 1)
+    assert not run.state.is_forming(run.now + FIRST_STEP_SECONDS)  # they evaluate, or save
+    run.hear(Beat(9, 2))
+    assert not run.state.is_forming(run.now)
 
 
 # Gathering -------------------------------------------------------------------------------------------

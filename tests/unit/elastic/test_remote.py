@@ -153,8 +153,9 @@ def test_a_launcher_hears_how_the_run_stands(cluster: Callable[..., Cluster], la
     members = [run.join() for _ in range(2)]
     until(lambda: launcher.coordinator.status == Status(is_forming=True))
     form(members, 1)
-    until(lambda: launcher.coordinator.status == Status())
+    assert launcher.coordinator.status == Status(is_forming=True)  # they compile their first step
     step(*members)
+    until(lambda: launcher.coordinator.status == Status())
     members[0].closed()
     until(lambda: launcher.coordinator.status == Status(is_closed=True))
     late = launch(run.address)

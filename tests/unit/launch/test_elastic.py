@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import socket
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.clock import HandClock
 
+from stratagem.core.clock import Clock
 from stratagem.core.errors import ClusterError, StartupError
+from stratagem.elastic.launchers import Status
 from stratagem.elastic.remote import RemoteCoordinator
 from stratagem.elastic.server import Server
-from stratagem.launch.elastic import ElasticRun
+from stratagem.launch.compiled import CompiledPrograms
+from stratagem.launch.elastic import KNOWN_SECONDS, ElasticRun
 from stratagem.launch.machine import Machine
 from stratagem.launch.plan import Request
 
 
-def made(**request: Any) -> ElasticRun:
-    machine = Machine((0, 1), 2)
-    command = ("train.py",)
-    return ElasticRun(
-        Request(command, **{"workers": 2, **request}), 2, 3, machine, Path(), grace_seconds=1.0, variables={}
-    )
+def made(programs: CompiledPrograms | None = None, clock: Clock | None = None, **request: Any) -> ElasticRun:
+    asked = Request(("train.py",), **{"workers": 2, **request})
+    own: dict[str, Any] = {"variables": {}, "programs": programs, "clock": clock or Clock()}
+    return ElasticRun(asked, 2, 3, Machine((0, 1), 2), Path(), grace_seconds=1.0, **own)
 
 
 @pytest.mark.parametrize(
@@ -74,3 +78,36 @@ def test_each_process_has_a_name_of_its_own_and_spares_the_cores_of_workers() ->
     assert [plan.name for plan in plans] == [f"process {number}" for number in range(5)]
     assert [plan.cores for plan in plans] == [(0,), (1,), (0,), (1,), (0,)]
     assert len({plan.environment["STRATAGEM_SECRET"] for plan in plans}) == 1
+
+
+def test_a_lost_process_is_replaced_when_the_others_train_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once the coordinator may not know of it, so that the run would seem to go on: it would take a spare's core."""
+    clock = HandClock()
+    run, started = made(clock=clock), []
+    monkeypatch.setattr(run, "_start", lambda plan, is_spare: started.append((plan.name, is_spare)))
+    run._guard = SimpleNamespace(ended=lambda pid: None)
+    run._coordinator = SimpleNamespace(status=Status(), ended=lambda ended: None)
+    process = SimpleNamespace(returncode=-9)
+    run._running[7] = SimpleNamespace(name="process 1", process=process, plan=run._plans[1])  # pyright: ignore[reportArgumentType]
+    run._ended(7, 1.0)
+    run._replace_lost()
+    clock.wait(KNOWN_SECONDS)
+    run._coordinator.status = Status(is_forming=True)  # pyright: ignore[reportAttributeAccessIssue]
+    run._replace_lost()
+    assert started == []
+    run._coordinator.status = Status()  # pyright: ignore[reportAttributeAccessIssue]
+    run._replace_lost()
+    run._replace_lost()
+    assert started == [("process 1", True)]
+
+
+def test_compiled_programs_last_from_one_run_to_the_next(tmp_path: Path) -> None:
+    programs = CompiledPrograms(tmp_path / "compiled")
+    with made(programs)._folder_of_programs() as folder:
+        (folder / "jit_step-1-cache").write_bytes(zlib.compress(b"machine code"))
+        (folder / "jit_step-2-cache").write_bytes(b"half")  # of a process that was killed
+    with made(programs)._folder_of_programs() as folder:
+        assert [file.name for file in folder.iterdir()] == ["jit_step-1-cache"]
+    with made()._folder_of_programs() as folder:  # those of this run alone
+        assert list(folder.iterdir()) == []
+    assert not folder.exists()
