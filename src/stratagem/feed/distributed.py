@@ -109,6 +109,7 @@ class DistributedDataset(AdvancedByPython):
             self._source.close()
             self._source, self._made_for = self._make_source(), workers
             self._source.resume(position)
+            self._cardinality = self._source.cardinality
         return self._source
 
     @property
