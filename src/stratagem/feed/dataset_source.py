@@ -97,10 +97,10 @@ class DatasetSource(Source):
         batches: Batches = dataset.batches(
             self._rows_of, prefetch=ahead, iteration=number, readers=self._processes, together=self._together
         )
-        _at_pass(self.dataset, number + 1)
         if state is not None:
             batches.set_state(state)
         if self._sizes:
+            _at_pass(self.dataset, number + 1)
             batches = _BatchesOfSizes(batches, self._sizes)
         if not self._own:
             return read_together(batches, self._strategy, self._adapt, asks=self.may_end)
