@@ -55,6 +55,7 @@ def of_one_process(kind: str, sizes: list[tuple[int, int]]) -> tuple[Any, list[f
         total = 0.0
         for (_, workers), batch in zip(own, cut(numbers, own), strict=True):
             model.optimizer.learning_rate = RATE * workers / WORKERS
+            model.reset_metrics()  # before 3.15 `train_on_batch` does not
             total += float(model.train_on_batch(x[batch], y[batch])) * len(batch)
         losses.append(total / len(numbers))
     return model, losses
