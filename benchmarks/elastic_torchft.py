@@ -8,6 +8,7 @@ in FOLDER. The network is that of `elastic.py`. Its time limits are those of Tor
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,9 @@ from torchft.coordination import LighthouseServer
 
 LIGHTHOUSE: Final = "TORCHFT_LIGHTHOUSE"
 """Where workers find the lighthouse; TorchFT's own variable."""
+
+MOST_STARTS: Final = 10
+"""Workers that are started at most: something is wrong where so many end."""
 
 
 def work(folder: Path, steps: int, rows: int) -> None:
@@ -65,8 +69,13 @@ def work(folder: Path, steps: int, rows: int) -> None:
     os._exit(0)  # its threads would wait for the others
 
 
-def launch(folder: Path, steps: int, workers: int, rows: int) -> int:
-    """Run workers until one has come to the end; start anew what is killed."""
+def launch(folder: Path, steps: int, workers: int, rows: int) -> None:
+    """Run workers until one has come to the end; start anew what is killed.
+
+    Raises:
+        SystemExit: More of them ended than anybody kills here.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the workers end too
     lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, quorum_tick_ms=100, join_timeout_ms=10_000)
     command = [sys.executable, __file__, str(folder), str(steps), str(rows)]
     environment = {**os.environ, LIGHTHOUSE: lighthouse.address()}
@@ -74,19 +83,20 @@ def launch(folder: Path, steps: int, workers: int, rows: int) -> int:
     def start() -> subprocess.Popen[bytes]:
         return subprocess.Popen(command, env=environment)
 
-    running = [start() for _ in range(workers)]
+    running, num_started = [start() for _ in range(workers)], workers
     try:
         while not list(folder.glob("end-*")):
             for index, process in enumerate(running):
                 if process.poll() is not None:
-                    running[index] = start()
+                    if num_started >= MOST_STARTS:
+                        raise SystemExit(f"{num_started} workers of TorchFT were started, and none came to the end")
+                    running[index], num_started = start(), num_started + 1
             time.sleep(0.05)
     finally:
         for process in running:
             process.kill()
             process.wait()
         lighthouse.shutdown()
-    return 0
 
 
 if __name__ == "__main__":
@@ -94,4 +104,4 @@ if __name__ == "__main__":
     if LIGHTHOUSE in os.environ:
         work(Path(sys.argv[1]), *numbers)
     else:
-        raise SystemExit(launch(Path(sys.argv[1]), *numbers))
+        launch(Path(sys.argv[1]), *numbers)

@@ -1,4 +1,5 @@
-"""How soon a group ends when one of its workers is killed, how soon the next generation steps, or how soon others do.
+"""Times from the death of a worker: to the end of its group, to the first step after a restart, and of the pause of
+others that continue.
 
 Run `python benchmarks/recovery.py [--rounds 3] [--write]`. The same file is the program of the workers.
 """
@@ -123,9 +124,15 @@ def pause(launch: elastic.Launch) -> float:
 
     Args:
         launch: What is run.
+
+    Raises:
+        SystemExit: The other did not continue.
     """
     # One fault: the process that is started for a lost one would not be ready for a second one.
-    return max(elastic.run(launch, 3, every=0.5, faults=1, frozen=0.0).pauses())
+    outcome = elastic.run(launch, 3, every=0.5, faults=1, frozen=0.0)
+    if outcome.code or not outcome.pauses():
+        raise SystemExit(f"a run ended with exit code {outcome.code}, and {len(outcome.steps)} steps: nothing to show")
+    return max(outcome.pauses())
 
 
 def of_torchft(folder: Path, epochs: int) -> list[str]:
