@@ -23,6 +23,8 @@ class Limits:
         planned: For the common last step of a planned change. After it, what is in flight is cut.
         form: For a member to set up the exchange of a new world, and to have the state.
         compiling: The same three, for a member that says that it compiles.
+        first_step: For the first step of a world that runs, for which its members get their cores to themselves. An
+            evaluation or a save may come before it.
         settle: From the last join to the change that takes it in, so that workers of one machine come in together.
         finish: For the others to end their programs, after one has ended its own and another has died.
         end: For the members to go when the run has ended.
@@ -37,6 +39,7 @@ class Limits:
     planned: float = 120.0
     form: float = 120.0
     compiling: float = 3600.0
+    first_step: float = 10.0
     settle: float = 1.0
     finish: float = 60.0
     end: float = 10.0

@@ -12,7 +12,7 @@ BELOW_MIN_SECONDS: Final = 600.0
 """How long a run with too few workers waits for others, if the user names no time."""
 
 Batch = Literal["global", "per_worker"]
-"""What keeps its number of rows when the number of workers changes."""
+"""Choice of what keeps its number of rows when the number of workers changes."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
 
 from stratagem.core.errors import PeerError, name_some
 from stratagem.elastic.limits import Limits
@@ -37,10 +36,6 @@ class Phase(enum.StrEnum):
 
     ENDED = "ended"
     """Nobody is left."""
-
-
-FIRST_STEP_SECONDS: Final = 10.0
-"""For how long a world that runs is expected to complete its first step: an evaluation or a save may come before."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +179,7 @@ class State:
         if self.phase is not Phase.RUNNING or self.world is None:
             return self.phase in (Phase.STOPPING, Phase.FORMING)
         has_stepped = any(place.step > self.world.step for place in self.present)
-        return not has_stepped and now < self.since + FIRST_STEP_SECONDS
+        return not has_stepped and now < self.since + self.rules.limits.first_step
 
     @property
     def least(self) -> int:

@@ -43,6 +43,19 @@ class Bounds(NamedTuple):
         """Whether the number of workers may change while they train."""
         return self.least < self.most
 
+    def rows_of_batch(self, given: int, workers: int) -> int:
+        """Return how many rows a batch has if each worker keeps its rows.
+
+        Args:
+            given: Rows of a batch as the program makes it, for the number of workers at the start.
+            workers: How many there are.
+
+        Example:
+            >>> Bounds(least=1, wanted=3, most=4).rows_of_batch(12, workers=2)
+            8
+        """
+        return max(1, given * workers // self.wanted)
+
 
 @dataclass(frozen=True)
 class Member:

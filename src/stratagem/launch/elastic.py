@@ -43,8 +43,8 @@ LOOK_SECONDS: Final = 0.1
 """How often the launcher asks whether the run has ended."""
 
 KNOWN_SECONDS: Final = 0.5
-"""After how long the coordinator surely knows that a process was lost. A process that is started before that, and not
-when others train on, takes the core of a spare: 1.9 s of pause instead of 1.2."""
+"""After how long the coordinator surely knows that a process was lost, so that its status counts. A replacement that
+was started at once took the core of the spare: training paused for 1.9 s, and pauses for 1.0 s now."""
 
 MOST_STARTS: Final = 1000
 """Processes that are started at most: something is wrong where so many die."""
@@ -145,7 +145,7 @@ class ElasticRun:
 
     @contextmanager
     def _folder_of_programs(self) -> Iterator[Path]:
-        """Give the folder of compiled programs. All have the same: who takes a place needs those of who was there."""
+        """Give the folder of compiled programs. All processes share it: a new worker loads those of the lost one."""
         with ExitStack() as stack:
             kind, folders = kind_of_programs(self.machine, self.request.workers), {}
             if self.programs is not None:

@@ -94,15 +94,6 @@ class ChangingWorld:
         """How many workers there may be."""
         return self._membership.bounds
 
-    def rows_of_batch(self, given: int, workers: int) -> int:
-        """Return how many rows a batch has with some number of workers.
-
-        Args:
-            given: Rows of a batch as the program makes it, for the number of workers at the start.
-            workers: How many there are.
-        """
-        return max(1, given * workers // self.bounds.wanted) if self.keeps_rows_of_workers else given
-
     @property
     def layout(self) -> Layout:
         """Place of this worker among the others there are now; until new ones have come, among those in place."""

@@ -78,3 +78,15 @@ def test_a_callback_with_a_state_decides_itself(caplog: pytest.LogCaptureFixture
     assert f"callbacks that this fit does not have: {Own.__module__}.Own 1" in caplog.text
     with pytest.raises(InputError, match=r"get_state\(\) of the callback Own returned .* of type object"):
         CallbackStates([Own(object())]).save(arrays)
+
+
+def test_what_keras_tells_a_callback_is_no_state() -> None:
+    """Epochs and steps are those of the `fit` that goes on, also where workers have come or gone."""
+    callback, arrays = Counting(), {}
+    callback.set_params({"epochs": 3, "steps": 8})
+    states = CallbackStates([callback])
+    callback.set_params({"epochs": 3, "steps": 12})
+    saved = states.save(arrays)
+    callback.set_params({"epochs": 3, "steps": 24})
+    states.restore(saved, arrays)
+    assert callback.params == {"epochs": 3, "steps": 24}

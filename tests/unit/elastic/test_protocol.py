@@ -32,7 +32,7 @@ from stratagem.elastic.events import (
 from stratagem.elastic.limits import Limits
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.protocol import advance
-from stratagem.elastic.state import FIRST_STEP_SECONDS, Phase, Rules, State
+from stratagem.elastic.state import Phase, Rules, State
 from stratagem.elastic.world import Member, World
 
 LIMITS = Limits()
@@ -110,8 +110,8 @@ def test_members_need_their_cores_until_they_have_completed_a_step() -> None:
     assert run.state.is_forming(run.now)
     run.form()
     run.hear(Beat(1, 1), Beat(9, 1))
-    assert run.state.is_forming(run.now + FIRST_STEP_SECONDS - 1)
-    assert not run.state.is_forming(run.now + FIRST_STEP_SECONDS)  # they evaluate, or save
+    assert run.state.is_forming(run.now + LIMITS.first_step - 1)
+    assert not run.state.is_forming(run.now + LIMITS.first_step)  # they evaluate, or save
     run.hear(Beat(9, 2))
     assert not run.state.is_forming(run.now)
 
