@@ -3,6 +3,7 @@
 Run it:
     python examples/gpt.py --devices 2 --shard optimizer
     stratagem run --workers 2 examples/gpt.py --strategy multi_worker --shard parameters
+    stratagem run --workers 3 --spares 1 examples/gpt.py --strategy multi_worker --shard parameters
     python examples/gpt.py --devices 4 --shard parameters --model-parallel 2
 
 The model, its data and the call of `fit` are the same at every stage, and so are the losses, to the last digit:

@@ -21,8 +21,8 @@ from tests.conformance import inputs, models
 from tests.conformance.inputs import Examples
 
 import stratagem
+from stratagem.mesh.divided import is_divided
 from stratagem.mesh.lending import whole
-from stratagem.mesh.mesh import is_divided
 
 Record = dict[str, np.ndarray]
 Shape = Callable[[Examples, bool], dict[str, Any]]

@@ -19,9 +19,9 @@ from stratagem.backup.states import Arrays, NotPlainError, decode, encode
 from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, name_some
 from stratagem.feed.distributed import DistributedIterator, begin_passes, next_passes
+from stratagem.mesh.divided import is_divided
 from stratagem.mesh.given import Given
 from stratagem.mesh.mesh import ReplicaMesh
-from stratagem.mesh.shards import rests_divided
 from stratagem.program.compat import stored_value
 from stratagem.replica.on_read import has_parts
 
@@ -69,7 +69,9 @@ class Commit(NamedTuple):
             mesh: Where variables lie now.
         """
         for variable, value in zip(self.stateful.variables.values(), self.values, strict=True):
-            variable.assign(value if mesh.is_replicated(value) else mesh.keep(np.asarray(value.addressable_data(0))))
+            # Shards of other workers than there are now come anew from those (`mesh.changing`).
+            is_there = mesh.is_replicated(value) or is_divided(value)
+            variable.assign(value if is_there else mesh.keep(np.asarray(value.addressable_data(0))))
         begin_passes(self.passes)
         _put(self.stateful.others, self.states)
         python, numpy = self.generators
@@ -150,7 +152,7 @@ def taken(given: Given, own: Commit, mesh: ReplicaMesh) -> dict[str, Any]:
             "Let every worker make the same objects, and give them to ElasticState under the same names.",
         )
     for variable, array in zip(variables.values(), given.arrays, strict=False):
-        variable.assign(mesh.keep(array))
+        variable.assign(mesh.keep_given(array))
     begin_passes(decode(said["passes"], arrays))
     _put(others, states)
     set_random_state(decode(said["generators"], arrays), random, np.random)
@@ -188,7 +190,7 @@ def stateful_in(given: Mapping[str, Any], root: objects.Holder, mesh: ReplicaMes
     variables, others = {}, {}
     for node in nodes:
         if objects.is_leaf(node.value):
-            _check_whole(node, mesh)
+            _check_shared(node, mesh)
             (variables if objects.is_variable(node.value) else others)[node.name] = node.value
     return Stateful(variables, others)
 
@@ -240,13 +242,13 @@ def _is_unbuilt(node: objects.Node) -> bool:
     return objects.is_unbuilt(node.value) and (is_given or isinstance(node.value, keras.Optimizer))
 
 
-def _check_whole(node: objects.Node, mesh: ReplicaMesh) -> None:
+def _check_shared(node: objects.Node, mesh: ReplicaMesh) -> None:
     value = node.value
-    if objects.is_variable(value) and (rests_divided(value) or has_parts(value, mesh)):
+    if objects.is_variable(value) and has_parts(value, mesh):
         raise UnsupportedError(
-            f"{node.name} of an ElasticState lies in shards, or has another value on each replica.",
+            f"{node.name} of an ElasticState has another value on each replica.",
             "What a worker holds alone is lost when it dies.",
-            "Use variables that all replicas hold alike, and no shard= or model_parallel=.",
+            "Use variables that all replicas hold alike.",
         )
     if isinstance(value, DistributedIterator) and not value.fits_other_workers:
         raise UnsupportedError(

@@ -16,6 +16,7 @@ from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, UsageError, name_some
 from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.given import Given, ResizedError
+from stratagem.mesh.kept_shards import Shard, shards_among
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.program.tracing import current_tracing
 from stratagem.replica.context import StrategyLike, inside_step
@@ -51,7 +52,7 @@ class ElasticState(objects.Holder):
 
     Raises:
         InputError: An object has no state that can be taken, or is not built yet.
-        UnsupportedError: A variable lies in shards, or has another value on each replica.
+        UnsupportedError: A variable has another value on each replica.
 
     Example:
         >>> import stratagem
@@ -128,8 +129,9 @@ class ElasticState(objects.Holder):
         _refuse_in_a_program("commit")
         if self._loop is not None:
             self._loop.check_world()
-            self.hold()
-            self._loop.end_step()
+            commit = self._commit()
+            self._loop.end_step(commit)
+            self._held = commit
 
     def _run(self, world: ChangingWorld, running: _Loop, loop: Callable[[ElasticState], Result]) -> Result:
         given = world.catch_up() if running.came_later else None
@@ -170,7 +172,10 @@ class ElasticState(objects.Holder):
 
     def hold(self) -> None:
         """Keep the state as it is now."""
-        self._held = commit_of(self._public(), self, self._strategy.mesh, self._held)
+        self._held = self._commit()
+
+    def _commit(self) -> Commit:
+        return commit_of(self._public(), self, self._strategy.mesh, self._held)
 
     def set_plain(self, plain: dict[str, Any]) -> None:
         """Set the attributes that are plain data.
@@ -228,11 +233,15 @@ class _Loop:
         if self._world.is_forming:
             raise _StartsAgainError
 
-    def end_step(self) -> None:
-        """End the step, if one has begun."""
+    def end_step(self, commit: Commit) -> None:
+        """End the step, if one has begun.
+
+        Args:
+            commit: The state behind it.
+        """
         if self._has_begun:
+            self._world.end_step(shards_among(commit.values))
             self._has_begun = False
-            self._world.end_step()
 
     def forget_step(self) -> None:
         """Take back the step that has begun."""
@@ -272,6 +281,13 @@ class _Loop:
             )
         self._state.set_plain(taken(given, self._state.held, self._mesh))
         self._state.hold()
+
+    def shards(self) -> list[Shard]:
+        """Return what this worker has of values in shards, at the last commit."""
+        return shards_among(self._state.held.values)
+
+    def put_back(self) -> None:
+        """Do nothing: the loop starts again from the last commit."""
 
     def meet_new(self) -> None:
         """Do nothing: all workers start again from the last commit."""

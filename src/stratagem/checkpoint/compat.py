@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stratagem.checkpoint.shard_files import placed_like
-from stratagem.mesh.lending import is_in_shards
+from stratagem.mesh.divided import is_in_shards
 from stratagem.mesh.shards import rests_divided
 
 

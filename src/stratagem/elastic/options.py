@@ -14,6 +14,9 @@ BELOW_MIN_SECONDS: Final = 600.0
 Batch = Literal["global", "per_worker"]
 """Choice of what keeps its number of rows when the number of workers changes."""
 
+Shards = Literal["copies", "backup"]
+"""Choice of where the shards of a lost worker come from."""
+
 
 @dataclass(frozen=True)
 class ElasticOptions:
@@ -32,6 +35,11 @@ class ElasticOptions:
             that the numbers stay those of one process, and each worker gets more or fewer rows. "per_worker": the rows
             of each worker, as in Horovod, so that a batch has more or fewer. The program makes its batches for the
             number of workers at the start.
+        shards: Where the shards of a lost worker come from, with `shard=`. "copies": each worker keeps a copy of the
+            shards of another one, which it gets after every step. "backup": nobody keeps copies. A lost worker ends
+            the run with exit code 43, and `stratagem run --max-restarts` resumes it from the backup of
+            `BackupAndRestore`; workers that join or leave as planned give their shards away. Without `shard=` it means
+            nothing.
 
     Raises:
         InputError: A value cannot be used.
@@ -45,6 +53,7 @@ class ElasticOptions:
     max_workers: int | None = None
     below_min_seconds: float = BELOW_MIN_SECONDS
     batch: Batch = "global"
+    shards: Shards = "copies"
 
     def __post_init__(self) -> None:
         if type(self.min_workers) is not int or self.min_workers < 1:
@@ -73,6 +82,12 @@ class ElasticOptions:
                 "It says what keeps its number of rows when the number of workers changes.",
                 'Write batch="global" or batch="per_worker".',
             )
+        if self.shards not in get_args(Shards):
+            raise InputError(
+                f"shards is {self.shards!r}.",
+                "It says where the shards of a lost worker come from.",
+                'Write shards="copies" or shards="backup".',
+            )
 
     def check(self, workers: int) -> None:
         """Refuse a number of workers at the start that these options do not allow.
@@ -93,19 +108,20 @@ class ElasticOptions:
 
     def encode(self) -> list[float | str | None]:
         """Return the options as a list for JSON."""
-        return [self.min_workers, self.max_workers, self.below_min_seconds, self.batch]
+        return [self.min_workers, self.max_workers, self.below_min_seconds, self.batch, self.shards]
 
     @classmethod
     def decode(cls, fields: Any) -> ElasticOptions:
         """Return the options that `encode` wrote; `ValueError` when it is none."""
-        if not isinstance(fields, list) or len(fields) != 4:
+        if not isinstance(fields, list) or len(fields) != 5:
             raise ValueError(f"{fields!r} are no options")
         return cls(*fields)
 
     def __str__(self) -> str:
         most = "" if self.max_workers is None else f", max_workers={self.max_workers}"
         batch = "" if self.batch == "global" else f", batch={self.batch!r}"
-        return f"min_workers={self.min_workers}{most}, below_min_seconds={self.below_min_seconds:g}{batch}"
+        shards = "" if self.shards == "copies" else f", shards={self.shards!r}"
+        return f"min_workers={self.min_workers}{most}, below_min_seconds={self.below_min_seconds:g}{batch}{shards}"
 
     def largest(self, workers: int) -> int:
         """Return the largest number of workers.

@@ -52,7 +52,8 @@ from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
-from stratagem.mesh.mesh import Tree, is_divided
+from stratagem.mesh.divided import is_divided
+from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import holds_parts, make_whole
 from stratagem.program.autograph import rewritten_functions, tracing_anew
 from stratagem.program.python_values import explaining_tensors_as_python_values
@@ -260,7 +261,7 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         if method == "fit" and strategy.mesh.world is not None:
             return in_changing_world(strategy, resumers.place_in_fit, call.run)
         if call.method in ("evaluate", "predict") and strategy.mesh.world is not None:
-            return evaluated(strategy, call.again)
+            return evaluated(strategy, model.weights, call.again)
         return call.run()
 
     return wrapper

@@ -11,8 +11,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
+from stratagem.mesh.divided import is_divided
 from stratagem.mesh.lending import readable
-from stratagem.mesh.mesh import is_divided
 from stratagem.mesh.placing import Agreeing
 from stratagem.mesh.shards import Sharding
 from stratagem.program.dividing import dividing

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from stratagem.core.errors import UnsupportedError
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.dataset_source import DatasetSource
 from stratagem.fit.resuming import ResumesFit, Session
+from stratagem.mesh.divided import is_in_shards
 from stratagem.mesh.given import Given, ResizedError
+from stratagem.mesh.shards import shard_axis
+from stratagem.program.compat import stored_value
 from stratagem.replica.context import StrategyLike
 
 Result = TypeVar("Result")
@@ -57,15 +60,18 @@ def in_changing_world(strategy: StrategyLike, make_place: MakesPlace, fit: Calla
             return result
 
 
-def evaluated(strategy: StrategyLike, evaluate: Callable[[bool], Result]) -> Result:
+def evaluated(strategy: StrategyLike, weights: Sequence[Any], evaluate: Callable[[bool], Result]) -> Result:
     """Run an evaluation or prediction to its end; begin it again with those who are left, where a worker is gone.
 
     Args:
         strategy: That of the model.
+        weights: The variables of the model. Those in shards are divided anew for the evaluation only: whoever puts
+            them together later goes by the shards of the last step.
         evaluate: Runs it, given whether it has begun before.
     """
     world, has_begun = strategy.mesh.world, False
     assert world is not None, "others have no workers that change"
+    before = [(each, stored_value(each), shard_axis(each)) for each in weights if strategy.sharding is not None]
     while True:
         try:
             result = evaluate(has_begun)
@@ -74,8 +80,13 @@ def evaluated(strategy: StrategyLike, evaluate: Callable[[bool], Result]) -> Res
             has_begun = True
             world.made_for = None  # a `fit` that this is the validation of begins again behind it
         else:
-            world.num_evaluated += 1
+            world.own.num_evaluated += 1
             return result
+        finally:
+            for variable, value, axis in before if has_begun else ():
+                variable.shard_axis = axis
+                if is_in_shards(value) or is_in_shards(stored_value(variable)):
+                    variable.assign(value)
 
 
 def check_input(session: Session, adapter: ShareAdapter) -> None:

@@ -13,9 +13,10 @@ from jax.sharding import PartitionSpec
 
 from stratagem.compression.residuals import is_in_parts
 from stratagem.fit import compat
-from stratagem.fit.step_kinds import State, indices_of
+from stratagem.fit.step_kinds import TRAIN, State, indices_of
 from stratagem.fit.steps import Step
-from stratagem.mesh.lending import is_in_shards, resting
+from stratagem.mesh.divided import is_in_shards
+from stratagem.mesh.lending import resting
 from stratagem.mesh.mesh import AXIS
 from stratagem.mesh.packs import sum_over_replicas
 from stratagem.mesh.placing import placed
@@ -58,7 +59,13 @@ class StateKeeper:
             return
         if self.strategy.sharding is not None:
             values[:] = resting(step.variables, values)
-        values[:] = placed(self.strategy, values, step.variables)
+        chosen = range(len(values))
+        if step.kind is TRAIN and self.mesh.world is not None and self.mesh.world.is_resized:
+            # The shards are of other workers. They are divided anew before this step, or `fit` begins again with them.
+            chosen = [i for i in chosen if resting_spec(step.variables[i]) == PartitionSpec()]
+        new = placed(self.strategy, [values[i] for i in chosen], [step.variables[i] for i in chosen])
+        for i, value in zip(chosen, new, strict=True):
+            values[i] = value
         _separate(values)
         if step.accumulates_apart and not self._accumulators_apart and self.mesh.size > 1:
             self._keep_accumulators_apart(step, values)
@@ -82,7 +89,7 @@ class StateKeeper:
         if self.strategy.sharding is not None:
             for variable in model.trainable_variables:
                 value, spec = variable.value, resting_spec(variable)
-                if is_in_shards(value) and (spec == PartitionSpec() or not self.mesh.rests(value, spec)):
+                if is_in_shards(value) and value.sharding.spec != spec:
                     variable.assign(self.mesh.shard_from_chief(value, spec))
         optimizer = getattr(model, "optimizer", None)
         residuals = [] if optimizer is None else [each for each in optimizer.variables if is_in_parts(each)]

@@ -13,6 +13,7 @@ from stratagem.fit.resuming import current_session
 from stratagem.fit.step_kinds import TRAIN
 from stratagem.fit.steps import Step
 from stratagem.mesh.given import Given
+from stratagem.mesh.kept_shards import Shard, shards_among
 from stratagem.mesh.mesh import Tree
 
 
@@ -31,7 +32,16 @@ class StateOfTraining:
         self._values = values
         self._last = last
         self._steps = steps
+        self._before = list(values)
         self._has_taken = False
+
+    def shards(self) -> list[Shard]:
+        """Return what this worker has of values in shards."""
+        return shards_among(self._values)
+
+    def put_back(self) -> None:
+        """Take back what the step has done."""
+        self._values[:] = self._before
 
     def give(self) -> Given:
         """Return the state: variables by name, the place in `fit`, and the last logs."""
@@ -55,13 +65,15 @@ class StateOfTraining:
         self._has_taken = True
         known = len(self._values)
         mesh = self._step.mesh
-        self._values[:] = [mesh.keep(array) for array in given.arrays[:known]]
+        self._values[:] = [mesh.keep_given(array) for array in given.arrays[:known]]
+        self._before = list(self._values)
         return jax.tree.unflatten(jax.tree.structure(self._last), self._logs(given.arrays))
 
     def meet_new(self) -> None:
         """Let the next validation begin with an iterator of its own, which workers make together; tell callbacks."""
         if (session := current_session()) is not None:
             session.renew_validation()
+            session.is_read_anywhere = None
             if session.meet_new is not None:
                 session.meet_new()
             for watcher in session.watchers:

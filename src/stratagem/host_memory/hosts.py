@@ -65,6 +65,16 @@ class Hosts:
         sharing = [list(group) for group in zip(*self.workers, strict=False)]
         return sharing + [[worker] for host in self.workers for worker in host[self.sharers :]]
 
+    @property
+    def ring(self) -> list[int]:
+        """The workers in an order in which neighbours, where possible, are of different hosts.
+
+        Example:
+            >>> Hosts(((0, 1), (2, 3))).ring
+            [0, 2, 1, 3]
+        """
+        return [worker for group in self.groups for worker in group]
+
     def group_of(self, worker: int) -> list[int]:
         """Return the workers of other hosts that combine a share with a worker, and it among them."""
         return next(group for group in self.groups if worker in group)

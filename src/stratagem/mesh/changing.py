@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -34,10 +34,10 @@ from stratagem.elastic.world_store import WorldClient
 from stratagem.host_memory.memory import HANG_SECONDS
 from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
 from stratagem.mesh.given import Given, Loop, ResizedError, StateOfStep
+from stratagem.mesh.kept_shards import Shard
 from stratagem.mesh.linking import Reach
+from stratagem.mesh.own_state import OwnState
 from stratagem.mesh.worker_counts import Layout
-
-_NO_STATE: Final = -1
 
 Result = TypeVar("Result")
 
@@ -51,18 +51,26 @@ class ChangingWorld:
         reach: How workers of other hosts reach this one.
         keeps_rows_of_workers: Whether each worker keeps its rows of a batch when their number changes, so that a batch
             has more or fewer.
+        keeps_copies: Whether each worker keeps copies of another one's shards.
 
     Attributes:
         peers: The workers of the world. The object stays when they change.
         memory: What they have in common; it stays too.
         is_catching_up: Whether this worker is on its way to the step in which the others wait, and meets nobody.
         made_for: What the programs of a `fit` of this worker are made for; None where they fit no world any more.
+        followed: The layout that the mesh of this worker has taken.
         loop: The loop that runs, if it is one of the program's own that workers may leave and join.
-        num_evaluated: How many evaluations have come to their end.
+        own: How far this worker is, and what it holds for others.
     """
 
     def __init__(
-        self, membership: Membership, timeout_seconds: float, reach: Reach, *, keeps_rows_of_workers: bool = False
+        self,
+        membership: Membership,
+        timeout_seconds: float,
+        reach: Reach,
+        *,
+        keeps_rows_of_workers: bool = False,
+        keeps_copies: bool = True,
     ) -> None:
         self._reach = reach
         self.keeps_rows_of_workers = keeps_rows_of_workers and membership.bounds.may_change
@@ -71,18 +79,13 @@ class ChangingWorld:
         self.is_catching_up = False
         self._is_due: Literal["state", "formed"] | None = None
         """What is left to be done in this world before steps begin: to hand on the state, and to report."""
-        self._steps = _NO_STATE
-        """Steps behind the state that this worker holds."""
-        self.num_evaluated = 0
+        self.own = OwnState(keeps_copies)
         self._are_apart = False
         """Whether those in place stand at different places of the program."""
-        self._has_new = False
-        """Whether a worker without a state came into this world."""
-        self._taken: Given | None = None
-        """State of another worker that this one has taken, and gives on until it has done a step of its own."""
         self._world = world = self._first_world()
         self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
         self.made_for: Layout | None = self.layout
+        self.followed = self.layout
         self.loop: Loop | None = None
         # Of this worker alone, until it is known who meets.
         self.memory = memory_of_one()
@@ -105,6 +108,11 @@ class ChangingWorld:
     def is_cut(self) -> bool:
         """Whether the exchange of this world is over."""
         return self.memory.world == self._world.number and self.memory.is_cut
+
+    @property
+    def is_resized(self) -> bool:
+        """Whether the programs of a `fit` do not fit the workers that there are."""
+        return self.layout != self.made_for
 
     @property
     def is_forming(self) -> bool:
@@ -131,19 +139,24 @@ class ChangingWorld:
         while True:
             if self._membership.may_begin():
                 try:
+                    self._hand_round(state.shards(), has_stepped=False)
                     result = step()
+                    self._hand_round(state.shards(), has_stepped=True)
                 except Exception as error:
                     if not self.is_cut:
                         raise
                     logger.debug("A step was cut: %s", error)
+                    state.put_back()
                 else:
                     self._membership.completed()
-                    self._steps += 1
-                    self._taken = None
+                    self.own.completed()
                     return result
             if (taken := self._change(state)) is not None:
-                self._taken = None
+                self.own.returned()
                 return taken
+
+    def _hand_round(self, shards: Sequence[Shard], *, has_stepped: bool) -> None:
+        self.own.hand_round(self.memory, self._world.number, self.layout, shards, has_stepped=has_stepped)
 
     def enter(self, state: StateOfStep[Any]) -> None:
         """Take part in the world that there is: meet the others where it begins, or where this worker comes later.
@@ -176,13 +189,21 @@ class ChangingWorld:
         while not self._membership.may_begin():
             self._change(state)
             is_same = False
+        self._hand_round(state.shards(), has_stepped=False)
         return is_same
 
-    def end_step(self) -> None:
-        """Note that the step of a loop is completed."""
+    def end_step(self, shards: Sequence[Shard]) -> None:
+        """Note that the step of a loop is completed.
+
+        Args:
+            shards: What this worker has of values that are divided among several workers.
+
+        Raises:
+            PeerError: A worker is gone. The step does not count here; it may on others.
+        """
+        self._hand_round(shards, has_stepped=True)
         self._membership.completed()
-        self._steps += 1
-        self._taken = None
+        self.own.completed()
 
     def begin_program(self) -> None:
         """Let a program begin that workers run together, outside `fit`.
@@ -204,7 +225,9 @@ class ChangingWorld:
         """
         if self.is_catching_up:
             raise _another_step()
-        if self.memory.world == self._world.number:
+        if not self.is_forming and self.layout != self.followed:  # others were lost when values were put together
+            raise ResizedError
+        if not self.is_forming:
             try:
                 return step()
             except Exception as error:
@@ -262,6 +285,31 @@ class ChangingWorld:
             self._check_cut(error)
             return list(arrays)
 
+    def put_together(self, values: Sequence[jax.Array], use: Callable[[int, np.ndarray], None]) -> None:
+        """Put values in shards together. All who are in place call it at the same point, between two steps.
+
+        Args:
+            values: Arrays, in the same order on all.
+            use: Called with the number of each, and the whole; from the beginning again, where a worker is lost.
+
+        Raises:
+            UnsupportedError: This worker is new, and has not come to the others.
+            PeerError: Shards are lost.
+        """
+        if self.is_catching_up:
+            raise _another_step()
+        while True:
+            try:
+                with self._in_this_world():
+                    if self.is_forming:
+                        self._meet_in_memory()
+                    self.own.shards.put_together(self.peers, self.memory, values, use)
+                    self.peers.barrier("values in shards were put together")
+                return
+            except PeerError as error:
+                self._check_cut(error)
+                self._follow_into_next_world()
+
     # Orders ------------------------------------------------------------------------------------------
 
     def obey(self, order: Order) -> None:
@@ -286,7 +334,7 @@ class ChangingWorld:
                 if self._is_due == "state":
                     given = self._exchanged_state_that_fits(state)
                     taken = taken if given is None else state.take(given)
-                    if self._has_new:
+                    if self.own.has_new:
                         state.meet_new()
                 self._report_formed()
                 order = self._next_order()
@@ -402,8 +450,8 @@ class ChangingWorld:
 
     def _enter(self) -> None:
         """Begin together, where all are new; else find out who can meet before the next step."""
-        own = [self._steps, self.num_evaluated] if self._steps != _NO_STATE and not self.is_catching_up else None
-        found = self.peers.from_all("in place", [self._steps != _NO_STATE, own])
+        own = self.own.place if self.own.has_begun and not self.is_catching_up else None
+        found = self.peers.from_all("in place", [self.own.has_begun, own])
         if any(has_trained for has_trained, _ in found):
             self._is_due = "state"
             self._catches_up(own is None)
@@ -416,7 +464,7 @@ class ChangingWorld:
         while not isinstance(order := self._next_order(), Go):
             if isinstance(order, Form):
                 return self._move(order.world)
-        self._steps = 0
+        self.own.steps = 0
 
     def _meet_in_memory(self) -> None:
         """Let those who are present exchange through new memory. All of them call it."""
@@ -434,7 +482,8 @@ class ChangingWorld:
                 # Some build their model, and some evaluate.
                 self.peers.barrier("the step from which a world begins", HANG_SECONDS)
                 self._meet_in_memory()
-                given = self._given(state)
+                whole = Layout(len(self._world.members), self._rank_in(self._world))
+                given = self.own.exchange(self.peers, self.memory, self._world.number, whole, state)
             self._is_due = "formed"
             return given
         finally:
@@ -443,38 +492,11 @@ class ChangingWorld:
     def _exchanged_state_that_fits(self, state: StateOfStep[Any]) -> Given | None:
         """Do the same; unwind what runs where its programs do not fit this world."""
         given = self._exchanged_state(state)
-        if self.layout != self.made_for:
+        if self.is_resized:
             self._catches_up(True)
             self.peers.meet_with([self.peers.own_index])
-            raise ResizedError(given or self._given_by(state))
+            raise ResizedError(given or self.own.given_by(state))
         return given
-
-    def _given(self, state: StateOfStep[Any] | None) -> Given | None:
-        # Not what the coordinator takes each to hold: a worker may have taken the state of one that died then.
-        counts = self.peers.from_all("steps", [self._steps, self.num_evaluated])
-        steps = [each for each, _ in counts]
-        most = max(steps)
-        self._has_new = min(steps) == _NO_STATE
-        if min(steps) == most:
-            return None
-        donor = steps.index(most)
-        given = Given(None, [])
-        if donor == self.peers.own_index:
-            assert state is not None, "the donor is at a step"
-            given = self._given_by(state)
-        kinds = [[array.dtype.name, list(array.shape)] for array in given.arrays]
-        said, kinds = self.peers.from_all("state", [given.said, kinds])[donor]
-        own = given.arrays or [np.zeros(shape, _dtype(name)) for name, shape in kinds]
-        arrays = send(self.peers, self.memory, f"state of world {self._world.number}", donor, own)
-        if self._steps == most:
-            return None
-        self._steps, self.num_evaluated = counts[donor]
-        self._taken = Given(said, arrays)
-        return self._taken
-
-    def _given_by(self, state: StateOfStep[Any]) -> Given:
-        """Return the state that this worker holds: where it was a step behind, its own place in `fit` still is."""
-        return self._taken or state.give()
 
 
 def _another_step() -> UnsupportedError:
@@ -484,10 +506,6 @@ def _another_step() -> UnsupportedError:
         "Let `fit`, or a loop in stratagem.ElasticState.run, be the first thing that the program computes on all "
         "workers; or leave --spares and --elastic out.",
     )
-
-
-def _dtype(name: str) -> np.dtype:
-    return jax.numpy.dtype(name)
 
 
 def _peers_of(world: World) -> list[Peer]:

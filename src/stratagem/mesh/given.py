@@ -2,12 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from stratagem.mesh.kept_shards import Shard
+
 _Result = TypeVar("_Result", covariant=True)
+
+
+class Piece:
+    """What a worker is to keep of an array that is divided among workers; it looks like the whole.
+
+    Args:
+        shape: That of the whole.
+        axis: Along which it is divided.
+        block: Where the part lies in it.
+        part: The part.
+    """
+
+    def __init__(self, shape: Sequence[int], axis: int, block: Sequence[slice], part: np.ndarray) -> None:
+        self.shape = tuple(shape)
+        self.axis = axis
+        self.dtype = part.dtype
+        self._block = self._bounds(block)
+        self._part = part
+
+    def __getitem__(self, index: Sequence[slice]) -> np.ndarray:
+        """Return the part, which must be what is asked for."""
+        if self._bounds(index) != self._block:
+            raise IndexError(f"this worker keeps {self._block} of {self.shape}, not {self._bounds(index)}")
+        return self._part
+
+    def _bounds(self, index: Sequence[slice]) -> list[tuple[int, int]]:
+        slices = [*index, *[slice(None)] * (len(self.shape) - len(index))]
+        return [each.indices(length)[:2] for each, length in zip(slices, self.shape, strict=True)]
 
 
 class Given(NamedTuple):
@@ -15,15 +45,31 @@ class Given(NamedTuple):
 
     Args:
         said: What is no array, as JSON.
-        arrays: The arrays.
+        arrays: The arrays. Of those that are divided among workers a `Piece`, or what the giver has.
     """
 
     said: Any
-    arrays: list[np.ndarray]
+    arrays: list[Any]
+
+    def with_pieces(self, pieces: Mapping[int, Any]) -> Given:
+        """Return it with other arrays in some places."""
+        return (
+            self
+            if not pieces
+            else Given(self.said, [pieces.get(place, array) for place, array in enumerate(self.arrays)])
+        )
 
 
 class StateOfStep(Protocol[_Result]):
     """The state that a step begins with, and what the step before returned."""
+
+    def shards(self) -> Sequence[Shard]:
+        """Return what it has of values that are divided among several workers, as they are now."""
+        ...
+
+    def put_back(self) -> None:
+        """Take back what `ChangingWorld.run` has computed in a step whose end not all workers have reached."""
+        ...
 
     def give(self) -> Given:
         """Return the state, for a worker that does not hold it."""

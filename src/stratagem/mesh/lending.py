@@ -8,7 +8,7 @@ callback may read it after an epoch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -16,22 +16,41 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from stratagem.mesh.mesh import is_divided, resharding
+from stratagem.mesh.divided import is_divided, sharding_of
+from stratagem.mesh.mesh import resharding
 from stratagem.mesh.shards import rests_divided
 
 _NAME = "lent_whole"
 """Attribute of a variable: its shard, and the whole that stands in its place."""
 
 
-def is_in_shards(value: object) -> bool:
-    """Whether a value is divided among devices, here or elsewhere."""
-    return isinstance(value, jax.Array) and not value.is_fully_replicated
+PutsTogether = Callable[[Sequence[jax.Array], Callable[[int, np.ndarray], None]], None]
+"""Puts values together: function of them, and of what is called with the number of each and the whole."""
 
 
-def whole(value: jax.Array) -> jax.Array:
-    """Put a divided value together on all devices. All workers call it at the same point."""
-    assert isinstance(value.sharding, NamedSharding), "what is divided lies on a mesh"
-    return resharding(NamedSharding(value.sharding.mesh, PartitionSpec()))(value)
+def put_together_by_xla(values: Sequence[jax.Array], use: Callable[[int, np.ndarray], None]) -> None:
+    """Put values together on all devices, one at a time. All workers call it at the same point.
+
+    Args:
+        values: Arrays that are divided.
+        use: Called with the number of each, and the whole.
+    """
+    for number, value in enumerate(values):
+        whole = resharding(NamedSharding(sharding_of(value).mesh, PartitionSpec()))(value)
+        use(number, np.asarray(whole.addressable_data(0)))
+
+
+_puts_together: list[PutsTogether] = [put_together_by_xla]
+"""What does it in this process, last."""
+
+
+def lend_by(put_together: PutsTogether) -> None:
+    """Let values be put together otherwise than by XLA, where the workers of this process may change.
+
+    Args:
+        put_together: Does it. It may call what it is given once more for each.
+    """
+    _puts_together.append(put_together)
 
 
 def lend(variables: Iterable[Any], *, reads: bool) -> list[Any]:
@@ -46,19 +65,22 @@ def lend(variables: Iterable[Any], *, reads: bool) -> list[Any]:
     Returns:
         Those that were lent to this worker now.
     """
-    lent = []
-    for variable in variables:
-        value = variable.value
-        shard = _resting(variable, value)
-        if not is_divided(shard) or shard.shape != tuple(variable.shape):  # or has a value for each replica
-            continue
-        together = whole(shard)
-        if reads and shard is value:
-            own = jnp.asarray(np.asarray(together.addressable_data(0)))
+    shards = [(variable, _resting(variable, variable.value)) for variable in variables]
+    # Not those that have a value for each replica.
+    shards = [(each, shard) for each, shard in shards if is_divided(shard) and shard.shape == tuple(each.shape)]
+    lent: dict[int, Any] = {}
+
+    def use(number: int, whole: np.ndarray) -> None:
+        variable, shard = shards[number]
+        if reads and (shard is variable.value or number in lent):
+            own = jnp.asarray(whole)
             setattr(variable, _NAME, (shard, own))
             variable.assign(own)
-            lent.append(variable)
-    return lent
+            lent[number] = variable
+
+    if shards:
+        _puts_together[-1]([shard for _, shard in shards], use)
+    return list(lent.values())
 
 
 def give_back(lent: Iterable[Any]) -> None:

@@ -24,6 +24,8 @@ from stratagem.core.freed_memory import keep_freed_memory
 from stratagem.core.progress import Progress, progress
 from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh.changing import ChangingWorld
+from stratagem.mesh.divided import is_divided
+from stratagem.mesh.given import Piece
 from stratagem.mesh.split import Split
 
 AXIS: Final = "replica"
@@ -60,11 +62,6 @@ def _of_replicas(spec: PartitionSpec) -> PartitionSpec:
 
 def _is_spec(node: object) -> bool:
     return isinstance(node, PartitionSpec)
-
-
-def is_divided(value: object) -> bool:
-    """Whether other processes hold parts of a value, so that this one cannot read it alone."""
-    return isinstance(value, jax.Array) and not (value.is_fully_addressable or value.is_fully_replicated)
 
 
 class ReplicaMesh:
@@ -289,6 +286,17 @@ class ReplicaMesh:
         on_devices = isinstance(value, jax.Array) and len(value.sharding.device_set) > 1
         return jax.device_put(value.addressable_data(0) if on_devices else value, self.home)
 
+    def keep_given(self, value: Any) -> jax.Array:
+        """Put a value of another worker where variables lie.
+
+        Args:
+            value: An array, or what this worker keeps of one that is divided.
+        """
+        if not isinstance(value, Piece):
+            return self.keep(value)
+        sharding = NamedSharding(self.mesh, spec_of(value.axis))
+        return jax.make_array_from_callback(value.shape, sharding, lambda index: value[index or ()])
+
     def rests(self, value: object, spec: PartitionSpec) -> bool:
         """Whether `value` already lies where it is between steps.
 
@@ -340,7 +348,13 @@ class ReplicaMesh:
 
     def whole(self, value: jax.Array) -> jax.Array:
         """Put a value that may be divided among the replicas on every device, whole. All workers call it together."""
-        return value if self.is_replicated(value) else resharding(self.replicated)(value)
+        if self.is_replicated(value):
+            return value
+        if self.world is not None and is_divided(value):
+            found: dict[int, np.ndarray] = {}
+            self.world.put_together([value], found.__setitem__)
+            return self.keep(found[0])
+        return resharding(self.replicated)(value)
 
     def zeros_in_shards(self, spec: PartitionSpec, shape: Sequence[int], dtype: Any = None) -> jax.Array:
         """Return zeros, divided from the first.
@@ -360,6 +374,9 @@ class ReplicaMesh:
             spec: How it is divided.
         """
         sharding = NamedSharding(self.mesh, spec)
+        if self.world is not None:
+            whole = self.whole(value) if is_divided(value) else value
+            return self._placed(self.world.from_chief([np.asarray(whole)])[0], sharding)
         if not self.multi_process:
             return jax.device_put(value, sharding)
         spans_devices = isinstance(value, jax.Array) and value.sharding.device_set == self.replicated.device_set

@@ -73,7 +73,7 @@ def divided(mesh: ReplicaMesh, values: Sequence[Any], specs: Sequence[PartitionS
         values: Arrays, of equal shapes and dtypes on all workers.
         specs: How each is divided.
     """
-    if not mesh.multi_process or mesh.model_parallel > 1:
+    if not mesh.multi_process or mesh.model_parallel > 1 or mesh.world is not None:
         return [mesh.shard_from_chief(value, spec) for value, spec in zip(values, specs, strict=True)]
     result: list[Any] = [None] * len(values)
     local = []

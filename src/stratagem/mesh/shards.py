@@ -10,6 +10,7 @@ Source of the semantics: ZeRO (https://arxiv.org/abs/1910.02054), of which the t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import enum
 import functools
 import math
@@ -62,9 +63,17 @@ class Sharding:
     replicas: int
     layouts: Layouts | None = None
 
+    def among(self, replicas: int) -> Sharding:
+        """Return what a strategy divides that has another number of replicas.
+
+        Args:
+            replicas: How many.
+        """
+        return dataclasses.replace(self, replicas=replicas)
+
     def axis_of(self, shape: Sequence[int]) -> int | None:
         """Return the axis along which an array of this shape is divided: the first that divides; None for none."""
-        if self.stage is None or math.prod(shape) < self.min_size:
+        if self.stage is None or self.replicas == 1 or math.prod(shape) < self.min_size:
             return None
         return next((axis for axis, length in enumerate(shape) if length and length % self.replicas == 0), None)
 

@@ -491,11 +491,14 @@ class Strategy:
         """Adapt to the current workers, if these may change. Programs are compiled again for another number."""
         world = self.mesh.world
         self._replicas_at_start = None
+        if world is not None:
+            world.followed = world.layout
         if world is not None and world.layout != (self.worker_count, self.worker_index):
             self.mesh.lie_on(devices_in(world))
             place = place_in(world)
             self.worker_count, self.worker_index = place.process_count, place.process_index
             self.pack_bytes = pack_bytes(self.mesh, self.communication_options.bytes_per_pack)
+            self.sharding = None if self.sharding is None else self.sharding.among(self.mesh.size)
             self._runner = ReplicaRunner(self)
 
     def status(self) -> str:

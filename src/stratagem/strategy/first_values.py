@@ -11,6 +11,7 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/distribut
 from __future__ import annotations
 
 import contextlib
+import os
 import weakref
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -21,10 +22,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from stratagem.core import patches
+from stratagem.core import environment, patches
 from stratagem.core.errors import UsageError
 from stratagem.fit.resuming import current_session
-from stratagem.mesh.mesh import is_divided
+from stratagem.mesh.divided import is_divided
 from stratagem.mesh.placing import placed
 from stratagem.program.compat import innermost_scope, stored_value
 from stratagem.program.dividing import Division, current_division, dividing
@@ -97,12 +98,13 @@ def _division() -> Division | None:
 
 
 def _cannot_be_read(variable: Any) -> UsageError:
+    call = "call jax.experimental.multihost_utils.process_allgather(variable.value, tiled=True) on all workers"
+    by_xla = "" if environment.ELASTIC in os.environ else f" To get the whole value, {call}."
     return UsageError(
         f"{variable.path}, of shape {list(variable.shape)}, was read on one worker, but it is kept in shards.",
         "Each worker holds one part of it, and cannot read the parts of the others.",
         "Call model.save or model.save_weights on all workers, or read the model in a callback of fit at the end of "
-        "an epoch. To get the whole value, call jax.experimental.multihost_utils.process_allgather(variable.value, "
-        "tiled=True) on all workers.",
+        "an epoch." + by_xla,
     )
 
 

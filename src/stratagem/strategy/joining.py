@@ -28,6 +28,7 @@ from stratagem.elastic.events import End, Order
 from stratagem.elastic.hello import JoinHello
 from stratagem.elastic.options import ElasticOptions
 from stratagem.mesh.changing import ChangingWorld
+from stratagem.mesh.lending import lend_by
 from stratagem.mesh.linking import Reach
 from stratagem.mesh.mesh import Device
 from stratagem.program.rules.exchanges import let_programs_call
@@ -105,11 +106,17 @@ def _joined(address: str, options: ElasticOptions | None) -> Joined:
     secret = read_secret(os.environ)
     membership = join(address, hello, secret, Deadline(DEFAULT_SECONDS), on_order=obey)
     _end_together(membership, lambda: any(world.memory.is_cut for world in known))
-    keeps_rows = options is not None and options.batch == "per_worker"
-    reach = Reach(membership.own_host, secret)
-    world = ChangingWorld(membership, DEFAULT_SECONDS, reach, keeps_rows_of_workers=keeps_rows)
+    asked = ElasticOptions() if options is None else options
+    world = ChangingWorld(
+        membership,
+        DEFAULT_SECONDS,
+        Reach(membership.own_host, secret),
+        keeps_rows_of_workers=asked.batch == "per_worker",
+        keeps_copies=asked.shards == "copies",
+    )
     known.append(world)
     let_programs_call(world.memory)
+    lend_by(world.put_together)
     progress.join()
     return Joined(world, place_in(world))
 

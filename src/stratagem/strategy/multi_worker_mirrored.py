@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Final
@@ -21,7 +22,7 @@ from stratagem.core.types import CommunicationImplementation, CommunicationOptio
 from stratagem.elastic.options import ElasticOptions
 from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh.described import mesh_on
-from stratagem.mesh.layouts import LayoutMap, layouts_of
+from stratagem.mesh.layouts import LayoutMap, Layouts, layouts_of
 from stratagem.mesh.linking import Reach
 from stratagem.mesh.mesh import Device, ReplicaMesh
 from stratagem.mesh.shards import Sharding, sharding_of
@@ -99,9 +100,14 @@ class MultiWorkerMirroredStrategy(Strategy):
         layouts = layouts_of(layout_map, model_parallel)
         check_groups(devices, layouts)
         group = 1 if layouts is None else layouts.devices
-        sharding = sharding_of(shard, shard_min_size, len(devices) // group, layouts)
-        if world is not None:
-            _check_replaceable(options, sharding)
+        replicas = len(devices) // group
+        if world is None:
+            sharding = sharding_of(shard, shard_min_size, replicas, layouts)
+        else:
+            _check_replaceable(options, layouts)
+            largest = sharding_of(shard, shard_min_size, world.bounds.most)
+            sharding = None if largest is None else largest.among(replicas)
+            world.own.axis_among = functools.partial(_axis_among, largest)
         if sharding is not None and options.compression is not None:
             raise UnsupportedError(
                 f"compression={str(options.compression)!r} and {'shard' if layouts is None else 'model_parallel'} were "
@@ -180,7 +186,12 @@ def _check_alone(resolver: ClusterResolver) -> None:
         )
 
 
-def _check_replaceable(options: CommunicationOptions, sharding: Sharding | None) -> None:
+def _axis_among(sharding: Sharding | None, shape: Sequence[int], workers: int) -> int | None:
+    """Return the axis along which an array is divided among so many workers; None where each has the whole."""
+    return None if sharding is None else sharding.among(workers).axis_of(shape)
+
+
+def _check_replaceable(options: CommunicationOptions, layouts: Layouts | None) -> None:
     """Refuse what would be lost with a worker.
 
     Raises:
@@ -193,8 +204,8 @@ def _check_replaceable(options: CommunicationOptions, sharding: Sharding | None)
             "worker dies.",
             f"Set JAX_PLATFORMS=cpu; or leave --spares out, and use --max-restarts with {BACKUP}.",
         )
-    if sharding is not None or options.compression is not None:
-        what = "compression" if sharding is None else "shard or model_parallel"
+    if layouts is not None or options.compression is not None:
+        what = "compression" if layouts is None else "model_parallel"
         raise UnsupportedError(
             f"{what} was given to a strategy whose workers run under stratagem run --spares.",
             "Each worker would hold values that no other worker has. They would be lost with the worker.",

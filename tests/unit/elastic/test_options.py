@@ -25,6 +25,7 @@ from stratagem.elastic.state import Rules
         ({"below_min_seconds": math.nan}, "below_min_seconds is nan.", "below_min_seconds=600"),
         ({"below_min_seconds": "10"}, "below_min_seconds is '10'.", "below_min_seconds=600"),
         ({"batch": "worker"}, "batch is 'worker'.", 'batch="global" or batch="per_worker"'),
+        ({"shards": "copy"}, "shards is 'copy'.", 'shards="copies" or shards="backup"'),
         ({"batch": 32}, "batch is 32.", 'batch="global" or batch="per_worker"'),
     ],
 )
@@ -52,10 +53,11 @@ def test_a_start_within_the_limits() -> None:
 
 
 def test_options_cross_the_network_and_are_said() -> None:
-    for options in (ElasticOptions(), ElasticOptions(2, 4, 7.5, "per_worker")):
+    for options in (ElasticOptions(), ElasticOptions(2, 4, 7.5, "per_worker", "backup")):
         assert ElasticOptions.decode(options.encode()) == options
     assert str(ElasticOptions(2)) == "min_workers=2, below_min_seconds=600"
     assert str(ElasticOptions(batch="per_worker")) == "min_workers=1, below_min_seconds=600, batch='per_worker'"
-    for wrong in (None, [1, None, 600.0], [1, None, 600.0, "batch", 1]):
+    assert str(ElasticOptions(shards="backup")) == "min_workers=1, below_min_seconds=600, shards='backup'"
+    for wrong in (None, [1, None, 600.0], [1, None, 600.0, "global"], [1, None, 600.0, "global", "copies", 1]):
         with pytest.raises(ValueError, match="are no options"):
             ElasticOptions.decode(wrong)

@@ -23,7 +23,7 @@ class World:
         self.is_catching_up = given is not None
         self.layout = sizes[0]
         self.made_for: Any = sizes[0]
-        self.num_evaluated = 0
+        self.own = SimpleNamespace(num_evaluated=0)
         self.has_closed = False
 
     def catch_up(self) -> Given | None:
@@ -102,9 +102,9 @@ def test_an_evaluation_begins_again_with_those_who_are_left() -> None:
             raise ResizedError
         return 0.5
 
-    assert evaluated(strategy, evaluate) == 0.5
+    assert evaluated(strategy, [], evaluate) == 0.5
     assert begun == [False, True]
-    assert (world.made_for, world.num_evaluated) == (None, 1)  # a `fit` round it begins again too
+    assert (world.made_for, world.own.num_evaluated) == (None, 1)  # a `fit` round it begins again too
 
 
 @pytest.mark.parametrize(

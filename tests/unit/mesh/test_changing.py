@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from stratagem.core.errors import UnsupportedError
-from stratagem.mesh import changing
 from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.given import Given, ResizedError
+from stratagem.mesh.own_state import OwnState
 from stratagem.mesh.worker_counts import Layout
+
+STATE: Any = SimpleNamespace(shards=list)
 
 OWN, TAKEN = Given({"batch": 6}, []), Given({"batch": 7}, [])
 
@@ -25,7 +27,7 @@ def test_one_that_was_a_step_behind_begins_again_from_the_state_that_it_took(
     world.made_for = Layout(3, 1)
     world.peers = SimpleNamespace(own_index=1, meet_with=lambda ranks: None)
     world._membership = SimpleNamespace(is_busy=False)
-    world._taken = taken
+    world.own = own_state(taken)
     monkeypatch.setattr(ChangingWorld, "layout", Layout(2, 1))
     monkeypatch.setattr(world, "_exchanged_state", lambda state: None)  # all hold the same by now
     state: Any = SimpleNamespace(give=lambda: OWN)
@@ -35,23 +37,11 @@ def test_one_that_was_a_step_behind_begins_again_from_the_state_that_it_took(
     assert world.is_catching_up
 
 
-@pytest.mark.parametrize("has_taken", [False, True])
-def test_the_donor_gives_what_it_took(monkeypatch: pytest.MonkeyPatch, has_taken: bool) -> None:
-    world: Any = ChangingWorld.__new__(ChangingWorld)
-    told: list[Any] = []
-
-    def from_all(name: str, value: Any) -> list[Any]:
-        told.append(value)
-        return [[3, 0], [4, 0]] if name == "steps" else [[None, []], value]
-
-    world.peers = SimpleNamespace(own_index=1, from_all=from_all)
-    world.memory, world._world = None, SimpleNamespace(number=5)
-    world._steps, world.num_evaluated = 4, 0
-    world._taken = TAKEN if has_taken else None
-    monkeypatch.setattr(changing, "send", lambda peers, memory, name, rank, arrays: list(arrays))
-    state: Any = SimpleNamespace(give=lambda: OWN)
-    assert world._given(state) is None
-    assert told[1] == [(TAKEN if has_taken else OWN).said, []]
+def own_state(taken: Given | None) -> OwnState:
+    """Return the state of a worker that has done four steps."""
+    own = OwnState(keeps_copies=True)
+    own.steps, own._taken = 4, taken
+    return own
 
 
 def world_of(may_begin: list[bool]) -> Any:
@@ -59,11 +49,13 @@ def world_of(may_begin: list[bool]) -> Any:
     world: Any = ChangingWorld.__new__(ChangingWorld)
     told: list[str] = []
     world.told, world.loop, world.is_catching_up = told, None, False
-    world._steps, world._taken = 4, TAKEN
+    world._is_due = None
+    world.own = own_state(TAKEN)
     world._membership = SimpleNamespace(
-        may_begin=lambda: may_begin.pop(0), completed=lambda: told.append("completed"), goes=True
+        may_begin=lambda: may_begin.pop(0), completed=lambda: told.append("completed"), goes=True, number=0
     )
-    world._world, world.memory = SimpleNamespace(number=2), SimpleNamespace(world=2, is_cut=False)
+    world._world = SimpleNamespace(number=2, members=[0], rank_of=lambda number: 0)
+    world._is_due, world.memory = None, SimpleNamespace(world=2, is_cut=False)
 
     def change(state: Any) -> None:
         told.append(f"changed with {state}")
@@ -76,11 +68,11 @@ def world_of(may_begin: list[bool]) -> Any:
 
 def test_a_step_of_a_loop_says_whether_the_world_is_the_same() -> None:
     world = world_of([True, False, False, True])
-    assert world.begin_step("state")
-    world.end_step()
-    assert (world.told, world._steps, world._taken) == (["completed"], 5, None)
-    assert not world.begin_step("state")
-    assert world.told[1:] == ["changed with state"] * 2
+    assert world.begin_step(STATE)
+    world.end_step([])
+    assert (world.told, world.own.steps, world.own._taken) == (["completed"], 5, None)
+    assert not world.begin_step(STATE)
+    assert world.told[1:] == [f"changed with {STATE}"] * 2
 
 
 def test_a_new_worker_arrives_before_its_loop_begins() -> None:

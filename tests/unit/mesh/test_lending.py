@@ -8,8 +8,9 @@ import keras
 import numpy as np
 from jax.sharding import NamedSharding
 
-from stratagem.mesh.lending import divided_value, is_in_shards, lend, readable, resting, whole
-from stratagem.mesh.mesh import ReplicaMesh, is_divided, spec_of
+from stratagem.mesh.divided import is_divided, is_in_shards
+from stratagem.mesh.lending import divided_value, lend, put_together_by_xla, readable, resting
+from stratagem.mesh.mesh import ReplicaMesh, spec_of
 
 MESH = ReplicaMesh(jax.devices()[:2])
 
@@ -36,7 +37,7 @@ def test_a_value_in_shards_of_one_process_is_read_as_it_is() -> None:
     assert resting([variable], [shard])[0] is shard
 
 
-def test_the_whole_is_on_every_device() -> None:
-    together = whole(divided_variable().value)
-    assert MESH.is_replicated(together)
-    np.testing.assert_array_equal(together, np.arange(8))
+def test_values_are_put_together() -> None:
+    found: dict[int, np.ndarray] = {}
+    put_together_by_xla([divided_variable().value], found.__setitem__)
+    np.testing.assert_array_equal(found[0], np.arange(8))

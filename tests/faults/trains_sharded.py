@@ -1,0 +1,108 @@
+"""What `test_elastic_shards.py` trains: state that rests in shards, of workers that die as they are told.
+
+`trains_sharded.py FOLDER STAGE FAULTS`: STAGE is "optimizer", "gradients", "parameters", or "none"; faults as in
+`trains_with_spares.py`. "validates" adds a validation, "saves" a checkpoint after each epoch, "backs-up" a backup after
+every third step; "loops" trains in a loop of its own; "no-copies" leaves copies out, and allows for two workers at
+most; "awaits" lets one wait after its fifth step until another is about to join. All save the model at the end, and
+write what they have.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["KERAS_BACKEND"] = "jax"
+
+import keras
+import numpy as np
+from tests.faults.trains_elastic import Sizes
+from tests.faults.trains_with_spares import EPOCHS, ROWS, STEPS, Faults, fault
+
+import stratagem
+
+SMALLEST = 8
+"""Elements from which a variable is divided."""
+
+
+def data() -> tuple[np.ndarray, np.ndarray]:
+    x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
+    return x, (x.sum(axis=1) > 0).astype("int32")
+
+
+def made() -> keras.Model:
+    """Return a model with variables that divide by two, by three, and by neither."""
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(15, activation="tanh")]
+    model = keras.Sequential([keras.Input((6,)), *layers, keras.layers.Dense(2)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    return model
+
+
+def rows() -> stratagem.data.Dataset:
+    return stratagem.data.Dataset.from_tensor_slices(data()).shuffle(1000, seed=3).batch(ROWS)
+
+
+def fitted(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -> dict[str, Any]:
+    told, (x, y) = Faults(folder, strategy.worker_index, faults), data()
+    callbacks: list[Any] = [told]
+    if "awaits" in faults:
+        callbacks.append(Sizes(strategy, folder / "waits"))
+    if "saves" in faults:
+        callbacks.append(keras.callbacks.ModelCheckpoint(folder / "epoch-{epoch}.keras"))
+    if "backs-up" in faults:
+        callbacks.append(stratagem.callbacks.BackupAndRestore(folder / "backup", save_freq=3))
+    held = stratagem.data.Dataset.from_tensor_slices((x[:66], y[:66])).batch(ROWS) if "validates" in faults else None
+    history = model.fit(rows(), epochs=EPOCHS, verbose=0, callbacks=callbacks, validation_data=held).history
+    return {"history": history, "steps": told.steps}
+
+
+def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -> dict[str, Any]:
+    optimizer: Any = model.optimizer
+    rank, dataset = strategy.worker_index, strategy.experimental_distribute_dataset(rows())
+    crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
+    with strategy.scope():
+        optimizer.build(model.trainable_variables)
+
+    def train_on_replica(batch: Any) -> None:
+        features, labels = batch
+        with stratagem.GradientTape() as tape:
+            each = crossentropy(labels, model(features, training=True))
+            loss = stratagem.nn.compute_average_loss(each)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+
+    def train(state: Any) -> None:
+        while state.epoch < EPOCHS:
+            for batch in state.batches:
+                strategy.run(train_on_replica, args=(batch,))
+                state.steps.append((state.epoch, len(state.steps)))
+                state.commit()
+                fault(folder, f"{rank}:{len(state.steps)}", faults)
+            state.epoch += 1
+            state.batches = iter(dataset)
+
+    state = stratagem.ElasticState(strategy, model=model, optimizer=optimizer, batches=iter(dataset), epoch=0, steps=[])
+    state.run(train)
+    return {"steps": state.steps}
+
+
+def main(folder: Path, stage: str, faults: list[str]) -> None:
+    given: dict[str, Any] = {} if stage == "none" else {"shard": stage, "shard_min_size": SMALLEST}
+    if "no-copies" in faults:
+        given["elastic"] = stratagem.ElasticOptions(max_workers=2, shards="backup")
+    strategy = stratagem.MultiWorkerMirroredStrategy(**given)
+    with strategy.scope():
+        model = made()
+    found = (looped if "loops" in faults else fitted)(strategy, model, folder, faults)
+    model.save(folder / "model.keras")
+    found["axes"] = [getattr(each, "shard_axis", None) for each in model.optimizer.variables]
+    (folder / f"process-{os.getpid()}.json").write_text(json.dumps({**found, "workers": strategy.worker_count}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])
