@@ -3,12 +3,14 @@
 `trains_sharded.py FOLDER STAGE FAULTS`: STAGE is "optimizer", "gradients", "parameters", or "none"; faults as in
 `trains_with_spares.py`. "validates" adds a validation, "saves" a checkpoint after each epoch, "backs-up" a backup after
 every third step; "loops" trains in a loop of its own; "no-copies" leaves copies out, and allows for two workers at
-most; "awaits" lets one wait after its fifth step until another is about to join. All save the model at the end, and
-write what they have.
+most; "awaits" lets one wait after its fifth step until another is about to join. "RANK:exchangeNUMBER:SIGNAL" is a
+fault before an exchange with other workers, also one that hands shards round. All save the model at the end, and write
+what they have.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -23,6 +25,7 @@ from tests.faults.trains_elastic import Sizes
 from tests.faults.trains_with_spares import EPOCHS, ROWS, STEPS, Faults, fault
 
 import stratagem
+from stratagem.host_memory.memory import HostMemory
 
 SMALLEST = 8
 """Elements from which a variable is divided."""
@@ -91,6 +94,17 @@ def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -
     return {"steps": state.steps}
 
 
+def meets_faults_in_exchanges(strategy: Any, folder: Path, faults: list[str]) -> None:
+    """Let this worker meet its faults before an exchange, counted from now on."""
+    numbers, exchange = itertools.count(1), HostMemory._exchange
+
+    def watched(memory: HostMemory, *args: Any) -> None:
+        fault(folder, f"{strategy.worker_index}:exchange{next(numbers)}", faults)
+        exchange(memory, *args)
+
+    HostMemory._exchange = watched
+
+
 def main(folder: Path, stage: str, faults: list[str]) -> None:
     given: dict[str, Any] = {} if stage == "none" else {"shard": stage, "shard_min_size": SMALLEST}
     if "no-copies" in faults:
@@ -98,6 +112,8 @@ def main(folder: Path, stage: str, faults: list[str]) -> None:
     strategy = stratagem.MultiWorkerMirroredStrategy(**given)
     with strategy.scope():
         model = made()
+    if any("exchange" in each for each in faults):
+        meets_faults_in_exchanges(strategy, folder, faults)
     found = (looped if "loops" in faults else fitted)(strategy, model, folder, faults)
     model.save(folder / "model.keras")
     found["axes"] = [getattr(each, "shard_axis", None) for each in model.optimizer.variables]

@@ -18,7 +18,7 @@ from stratagem.checkpoint.collective_io import contents_together, finish_togethe
 from stratagem.checkpoint.part import Part, may_be_in_shards, part_of
 from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, leave
 from stratagem.cluster.bootstrap import current_peers
-from stratagem.core.errors import InputError, UsageError
+from stratagem.core.errors import InputError, UnsupportedError, UsageError
 from stratagem.core.log import announce
 from stratagem.core.progress import as_saving
 from stratagem.fit import compat
@@ -35,6 +35,9 @@ class Backup(keras.callbacks.Callback):
         delete_checkpoint: Whether the backups are deleted when `fit` ends.
         save_before_preemption: Whether SIGTERM on any worker lets all save at the same step and exit
             with code 42.
+
+    Attributes:
+        states: The other callbacks, as they were before a backup was restored.
 
     Raises:
         InputError: `save_freq` is no number of batches, or `backup_dir` is empty.
@@ -55,6 +58,7 @@ class Backup(keras.callbacks.Callback):
         self.save_before_preemption = save_before_preemption
         self._backups = Backups(self.backup_dir)
         self._others: Sequence[Any] = ()
+        self.states = CallbackStates([])
         self._restored: Snapshot | None = None
         self._watch: PreemptionWatch | None = None
 
@@ -77,13 +81,19 @@ class Backup(keras.callbacks.Callback):
                 "Each worker would train a model of its own, and their backups would be mixed up.",
                 "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
             )
+        if session.strategy.mesh.world is not None and self.save_before_preemption:
+            raise UnsupportedError(
+                "BackupAndRestore was given save_before_preemption=True, and workers run under stratagem run --spares.",
+                "SIGTERM ends such a worker at once, and the others train on: they would not stop to save.",
+                "Leave it out, and let save_freq say how often to save.",
+            )
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)
         self._session = session
         self._watch = PreemptionWatch(TerminationConfig()) if self.save_before_preemption else None
         self._has_ended = False
         self._progress = Progress()
-        self._restored = self._read()
+        self._restored = None if session.continues else self._read()
         if self._restored is None:
             return
         self._progress = self._restored.progress
@@ -112,9 +122,12 @@ class Backup(keras.callbacks.Callback):
                 "That call is Keras's own fit, which does not know about backups.",
                 "Write backup = BackupAndRestore(...) on a line before model.fit(..., callbacks=[backup]).",
             )
-        self._states = CallbackStates(self._others)
+        continues = self._session.continues
+        self.states = CallbackStates(self._others, self.states if continues else None)
         self._since_last = self._progress.since_last
         self._epoch: int | None = None
+        if continues:  # with the counts of another worker, or its own
+            return
         if self._restored is None:
             self._save_and_wait(self._progress)  # also shows, before any step, whether it can be written
         else:
@@ -130,7 +143,7 @@ class Backup(keras.callbacks.Callback):
         if restored is not None and restored.progress.within_epoch:
             # Keras has just reset the metrics, and callbacks have begun, for the second time, an epoch that is
             # under way: a learning rate, say, was multiplied once more.
-            restored.restore(self._session, self._states)
+            restored.restore(self._session, self.states)
             self._done = restored.progress.batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
@@ -168,12 +181,12 @@ class Backup(keras.callbacks.Callback):
 
     def _go_on(self, restored: Snapshot) -> None:
         restored.check_length(self._session.adapters[0].epoch_batches)
-        restored.restore(self._session, self._states)
+        restored.restore(self._session, self.states)
         progress, epochs = restored.progress, int((self.params or {})["epochs"])
         ended = progress.stopped or progress.epoch >= epochs
         compat.begin_at_epoch(self._session.model, epochs if ended else progress.epoch)
         if self._session.strategy.is_chief:
-            self._states.report_missing(restored.callbacks)
+            self.states.report_missing(restored.callbacks)
             at = "where training had ended" if ended else f"at epoch {progress.epoch + 1}"
             announce(f"Going on {at}{f', behind batch {progress.batch}' if progress.batch else ''}, from a backup")
 
@@ -225,7 +238,7 @@ class Backup(keras.callbacks.Callback):
         """Return JSON and what this worker writes, with all that a backup holds beside the model."""
         if not self._session.strategy.is_chief:
             return {}, part
-        metadata, arrays = snapshot.take(self._session, progress, self._states)
+        metadata, arrays = snapshot.take(self._session, progress, self.states)
         return metadata, part.with_arrays(arrays)
 
     @as_saving

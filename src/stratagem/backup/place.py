@@ -12,6 +12,7 @@ from typing import Any
 import keras
 
 from stratagem.backup import snapshot
+from stratagem.backup.callback import Backup
 from stratagem.backup.snapshot import Progress, Snapshot
 from stratagem.backup.states import CallbackStates
 from stratagem.checkpoint.storage import Contents
@@ -43,6 +44,8 @@ class PlaceInFit(keras.callbacks.Callback):
         self._others: Sequence[Any] = ()
         self._taken: Snapshot | None = None
         self._progress = Progress()
+        self._has_begun = False
+        """Whether an epoch has begun."""
 
     # What `fit` asks -----------------------------------------------------------------------------
 
@@ -50,7 +53,7 @@ class PlaceInFit(keras.callbacks.Callback):
         self._session = session
         session.beside_variables = self._beside_variables
         session.meet_new = self._meet_new
-        session.begins_again = self._begins_again
+        session.begins_again, session.continues = self._begins_again, self._given is not None
         if self._given is None:
             return
         said, arrays = self._given
@@ -82,7 +85,10 @@ class PlaceInFit(keras.callbacks.Callback):
     # What Keras calls, always after the other callbacks ------------------------------------------
 
     def on_train_begin(self, logs: Any = None) -> None:
-        self._states = CallbackStates(self._others, self._states)
+        # A backup may have been restored by now: what is handed on is what has changed since before that.
+        keeps = next((each for each in self._others if isinstance(each, Backup)), None)
+        begun = self._states if keeps is None or self._begins_again else keeps.states
+        self._states = CallbackStates(self._others, begun)
         if self._taken is not None:
             self._taken.check_length(self._session.adapters[0].epoch_batches)
             self._taken.restore(self._session, self._states)
@@ -98,7 +104,10 @@ class PlaceInFit(keras.callbacks.Callback):
             taken.restore(self._session, self._states)
             self._inputs = [place._asdict() for place in taken.inputs]
         else:
-            self._note(Progress(epoch, 0, within_epoch=True, steps=self._session.steps))
+            # The first epoch may go on from a backup.
+            done = 0 if self._has_begun else self._session.skipped
+            self._note(Progress(epoch, done, within_epoch=True, steps=self._session.steps))
+        self._has_begun = True
         self._tell()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:

@@ -81,7 +81,7 @@ def take_turn(place: str | None, path: str, failure: Exception | None, *, in_sha
     peers, own_place = current_peers(), place and os.path.abspath(place)
     is_chief = peers is None or peers.own == peers.peers[0]
     note: dict[str, Any] = {"place": own_place, "path": path, "failure": _said(failure)}
-    if peers is not None and in_shards:
+    if peers is not None and in_shards and not peers.may_change:  # one who dies would leave its shards out
         note["attempt"] = _new_attempt(path) if is_chief and failure is None else None
     notes = _from_all(peers, "save a checkpoint", note)
     failures = [note["failure"] for note in notes]

@@ -101,6 +101,11 @@ class Peers:
         return len(self.peers) > 1 and tuple(self.present) == (self.own_index,)
 
     @property
+    def may_change(self) -> bool:
+        """Whether others may take the place of these processes, or some go, while the program runs."""
+        return isinstance(self.client, MeetingClient)
+
+    @property
     def own(self) -> Peer:
         """This process."""
         return self.peers[self.own_index]

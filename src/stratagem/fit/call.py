@@ -78,7 +78,7 @@ class Call(NamedTuple):
                     with_own(bound.arguments, session, checkpoints)
                 if place is not None:
                     bound.arguments["callbacks"] = [*compat.flattened_callbacks(bound.arguments["callbacks"]), place]
-            begin = [each for each in (self.resumer, place) if each is not None]
+            begin = [each for each in (place, self.resumer) if each is not None]
             with running_alone(model, method), _running(session, begin, bound.arguments.get("callbacks")):
                 result = self.original(*bound.args[1:], **bound.kwargs)
             make_whole(model)  # not after an exception: the other workers may never come to this collective

@@ -80,7 +80,7 @@ def evaluated(strategy: StrategyLike, weights: Sequence[Any], evaluate: Callable
             has_begun = True
             world.made_for = None  # a `fit` that this is the validation of begins again behind it
         else:
-            world.own.num_evaluated += 1
+            world.own_state.num_evaluated += 1
             return result
         finally:
             for variable, value, axis in before if has_begun else ():

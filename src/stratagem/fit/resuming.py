@@ -46,6 +46,7 @@ class Session:
         is_read: Whether a callback on this worker may read the variables of the model after an epoch.
         is_read_anywhere: Whether one on any worker may; None before all were asked.
         begins_again: Whether it was begun before in this process, with another number of workers.
+        continues: Whether it begins where other workers are, or this one was, and not at its beginning or a backup.
         beside_variables: Returns what a worker needs, beside the model's variables, that takes the place of another in
             the step which is about to begin; None where workers do not change.
         meet_new: Hears that a new worker takes part from the step on which is about to begin.
@@ -63,6 +64,7 @@ class Session:
     is_read: bool = False
     is_read_anywhere: bool | None = None
     begins_again: bool = False
+    continues: bool = False
     beside_variables: Callable[[], Given] | None = None
     meet_new: Callable[[], None] | None = None
     steps: int = 0
@@ -251,11 +253,17 @@ def resumer_last(original: Callable) -> Callable:
 
 
 def put_resumer_last(callback_list: Any) -> None:
-    """Put what resumes `fit` behind the other callbacks, as it saves what they have done."""
-    others = [c for c in callback_list.callbacks if not isinstance(c, ResumesFit)]
-    for resumer in [c for c in callback_list.callbacks if isinstance(c, ResumesFit)]:
-        resumer.set_others(others)
-        callback_list.callbacks = [*others, resumer]
+    """Put what resumes `fit` behind the other callbacks, as it saves what they have done.
+
+    Where workers may change there are two: one that keeps backups, and one that knows the state of all the others.
+    """
+    resumers = [c for c in callback_list.callbacks if isinstance(c, ResumesFit)]
+    before = [c for c in callback_list.callbacks if not isinstance(c, ResumesFit)]
+    for resumer in resumers:
+        resumer.set_others(list(before))
+        before.append(resumer)
+    if resumers:
+        callback_list.callbacks = before
 
 
 def skipping_steps(original: Callable) -> Callable:

@@ -22,10 +22,8 @@ import numpy as np
 
 from stratagem.cluster.agreement import Peers
 from stratagem.cluster.ending import leave
-from stratagem.cluster.hello import Peer
-from stratagem.cluster.spec import Task
 from stratagem.core import exits
-from stratagem.core.errors import PeerError, UnsupportedError
+from stratagem.core.errors import PeerError
 from stratagem.core.log import announce, logger
 from stratagem.elastic.client import PATIENCE_SECONDS, Membership
 from stratagem.elastic.events import End, Form, Go, Order, Stop
@@ -33,11 +31,11 @@ from stratagem.elastic.world import Bounds, World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
 from stratagem.host_memory.memory import HANG_SECONDS
 from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
-from stratagem.mesh.given import Given, Loop, ResizedError, StateOfStep
+from stratagem.mesh.given import Given, Loop, ResizedError, StateOfStep, another_step
 from stratagem.mesh.kept_shards import Shard
 from stratagem.mesh.linking import Reach
 from stratagem.mesh.own_state import OwnState
-from stratagem.mesh.worker_counts import Layout
+from stratagem.mesh.worker_counts import Layout, peers_of
 
 Result = TypeVar("Result")
 
@@ -60,7 +58,7 @@ class ChangingWorld:
         made_for: What the programs of a `fit` of this worker are made for; None where they fit no world any more.
         followed: The layout that the mesh of this worker has taken.
         loop: The loop that runs, if it is one of the program's own that workers may leave and join.
-        own: How far this worker is, and what it holds for others.
+        own_state: How far this worker is, and what it holds.
     """
 
     def __init__(
@@ -79,11 +77,11 @@ class ChangingWorld:
         self.is_catching_up = False
         self._is_due: Literal["state", "formed"] | None = None
         """What is left to be done in this world before steps begin: to hand on the state, and to report."""
-        self.own = OwnState(keeps_copies)
+        self.own_state = OwnState(keeps_copies)
         self._are_apart = False
         """Whether those in place stand at different places of the program."""
         self._world = world = self._first_world()
-        self.peers = Peers(self._client(world), _peers_of(world), self._rank_in(world), timeout_seconds)
+        self.peers = Peers(self._client(world), peers_of(world), self._rank_in(world), timeout_seconds)
         self.made_for: Layout | None = self.layout
         self.followed = self.layout
         self.loop: Loop | None = None
@@ -149,14 +147,14 @@ class ChangingWorld:
                     state.put_back()
                 else:
                     self._membership.completed()
-                    self.own.completed()
+                    self.own_state.completed()
                     return result
             if (taken := self._change(state)) is not None:
-                self.own.returned()
+                self.own_state.returned()
                 return taken
 
     def _hand_round(self, shards: Sequence[Shard], *, has_stepped: bool) -> None:
-        self.own.hand_round(self.memory, self._world.number, self.layout, shards, has_stepped=has_stepped)
+        self.own_state.hand_round(self.memory, self._world.number, self.layout, shards, has_stepped=has_stepped)
 
     def enter(self, state: StateOfStep[Any]) -> None:
         """Take part in the world that there is: meet the others where it begins, or where this worker comes later.
@@ -203,7 +201,7 @@ class ChangingWorld:
         """
         self._hand_round(shards, has_stepped=True)
         self._membership.completed()
-        self.own.completed()
+        self.own_state.completed()
 
     def begin_program(self) -> None:
         """Let a program begin that workers run together, outside `fit`.
@@ -214,7 +212,7 @@ class ChangingWorld:
         if self.loop is not None:
             self.loop.begin_program()
         elif self.is_catching_up:
-            raise _another_step()
+            raise another_step()
 
     def run_beside(self, step: Callable[[], Result]) -> Result:
         """Run a step that changes nothing of the state, as one of an evaluation. The coordinator does not count it.
@@ -224,7 +222,7 @@ class ChangingWorld:
             PeerError: One of them has come to the end of this evaluation, or has not come to the end of training.
         """
         if self.is_catching_up:
-            raise _another_step()
+            raise another_step()
         if not self.is_forming and self.layout != self.followed:  # others were lost when values were put together
             raise ResizedError
         if not self.is_forming:
@@ -297,13 +295,13 @@ class ChangingWorld:
             PeerError: Shards are lost.
         """
         if self.is_catching_up:
-            raise _another_step()
+            raise another_step()
         while True:
             try:
                 with self._in_this_world():
                     if self.is_forming:
                         self._meet_in_memory()
-                    self.own.shards.put_together(self.peers, self.memory, values, use)
+                    self.own_state.shards.put_together(self.peers, self.memory, values, use)
                     self.peers.barrier("values in shards were put together")
                 return
             except PeerError as error:
@@ -334,7 +332,7 @@ class ChangingWorld:
                 if self._is_due == "state":
                     given = self._exchanged_state_that_fits(state)
                     taken = taken if given is None else state.take(given)
-                    if self.own.has_new:
+                    if self.own_state.has_new:
                         state.meet_new()
                 self._report_formed()
                 order = self._next_order()
@@ -363,7 +361,7 @@ class ChangingWorld:
         while True:
             try:
                 if self._is_due == "state" and self._exchanged_state_that_fits(state) is not None:
-                    raise _another_step()
+                    raise another_step()
                 self._report_formed()
                 order = self._next_order()
                 if isinstance(order, Form):
@@ -435,7 +433,7 @@ class ChangingWorld:
     def _move(self, world: World) -> None:
         """Take this worker's place in a world; all its members do."""
         self._world = world
-        self.peers.move(self._client(world), _peers_of(world), self._rank_in(world))
+        self.peers.move(self._client(world), peers_of(world), self._rank_in(world))
         with self._in_this_world():
             self._enter()
 
@@ -450,8 +448,8 @@ class ChangingWorld:
 
     def _enter(self) -> None:
         """Begin together, where all are new; else find out who can meet before the next step."""
-        own = self.own.place if self.own.has_begun and not self.is_catching_up else None
-        found = self.peers.from_all("in place", [self.own.has_begun, own])
+        own = self.own_state.place if self.own_state.has_begun and not self.is_catching_up else None
+        found = self.peers.from_all("in place", [self.own_state.has_begun, own])
         if any(has_trained for has_trained, _ in found):
             self._is_due = "state"
             self._catches_up(own is None)
@@ -464,7 +462,7 @@ class ChangingWorld:
         while not isinstance(order := self._next_order(), Go):
             if isinstance(order, Form):
                 return self._move(order.world)
-        self.own.steps = 0
+        self.own_state.steps = 0
 
     def _meet_in_memory(self) -> None:
         """Let those who are present exchange through new memory. All of them call it."""
@@ -483,7 +481,7 @@ class ChangingWorld:
                 self.peers.barrier("the step from which a world begins", HANG_SECONDS)
                 self._meet_in_memory()
                 whole = Layout(len(self._world.members), self._rank_in(self._world))
-                given = self.own.exchange(self.peers, self.memory, self._world.number, whole, state)
+                given = self.own_state.exchange(self.peers, self.memory, self._world.number, whole, state)
             self._is_due = "formed"
             return given
         finally:
@@ -495,18 +493,5 @@ class ChangingWorld:
         if self.is_resized:
             self._catches_up(True)
             self.peers.meet_with([self.peers.own_index])
-            raise ResizedError(given or self.own.given_by(state))
+            raise ResizedError(given or self.own_state.given_by(state))
         return given
-
-
-def _another_step() -> UnsupportedError:
-    return UnsupportedError(
-        "A new worker came to a step that does not belong to the `fit`, or the loop, of the other workers.",
-        "It would continue with weights of its own.",
-        "Let `fit`, or a loop in stratagem.ElasticState.run, be the first thing that the program computes on all "
-        "workers; or leave --spares and --elastic out.",
-    )
-
-
-def _peers_of(world: World) -> list[Peer]:
-    return [Peer(Task("worker", rank), each.host, each.pid) for rank, each in enumerate(world.members)]

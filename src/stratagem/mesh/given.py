@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from stratagem.core.errors import UnsupportedError
 from stratagem.mesh.kept_shards import Shard
 
 _Result = TypeVar("_Result", covariant=True)
@@ -110,3 +111,13 @@ class ResizedError(Exception):
     def __init__(self, given: Given | None = None) -> None:
         super().__init__("the number of workers is another")
         self.given = given
+
+
+def another_step() -> UnsupportedError:
+    """Return the error of a new worker that meets others before it has come to them."""
+    return UnsupportedError(
+        "A new worker came to a step that does not belong to the `fit`, or the loop, of the other workers.",
+        "It would continue with weights of its own.",
+        "Let `fit`, or a loop in stratagem.ElasticState.run, be the first thing that the program computes on all "
+        "workers; or leave --spares and --elastic out.",
+    )

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stratagem.cluster.hello import Peer
+from stratagem.cluster.spec import Task
+from stratagem.elastic.world import World
+
 
 class Layout(NamedTuple):
     """Place of a worker among the others, for which its programs are made.
@@ -15,3 +19,12 @@ class Layout(NamedTuple):
 
     size: int
     rank: int
+
+
+def peers_of(world: World) -> list[Peer]:
+    """Return the workers of a world.
+
+    Args:
+        world: Its members.
+    """
+    return [Peer(Task("worker", rank), each.host, each.pid) for rank, each in enumerate(world.members)]

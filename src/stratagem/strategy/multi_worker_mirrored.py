@@ -107,7 +107,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             _check_replaceable(options, layouts)
             largest = sharding_of(shard, shard_min_size, world.bounds.most)
             sharding = None if largest is None else largest.among(replicas)
-            world.own.axis_among = functools.partial(_axis_among, largest)
+            world.own_state.axis_among = functools.partial(_axis_among, largest)
         if sharding is not None and options.compression is not None:
             raise UnsupportedError(
                 f"compression={str(options.compression)!r} and {'shard' if layouts is None else 'model_parallel'} were "

@@ -23,7 +23,7 @@ class World:
         self.is_catching_up = given is not None
         self.layout = sizes[0]
         self.made_for: Any = sizes[0]
-        self.own = SimpleNamespace(num_evaluated=0)
+        self.own_state = SimpleNamespace(num_evaluated=0)
         self.has_closed = False
 
     def catch_up(self) -> Given | None:
@@ -104,7 +104,7 @@ def test_an_evaluation_begins_again_with_those_who_are_left() -> None:
 
     assert evaluated(strategy, [], evaluate) == 0.5
     assert begun == [False, True]
-    assert (world.made_for, world.own.num_evaluated) == (None, 1)  # a `fit` round it begins again too
+    assert (world.made_for, world.own_state.num_evaluated) == (None, 1)  # a `fit` round it begins again too
 
 
 @pytest.mark.parametrize(

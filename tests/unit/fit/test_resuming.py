@@ -41,6 +41,16 @@ def test_it_comes_last_and_hears_of_the_others() -> None:
     assert one.others == [first, second]
 
 
+def test_of_two_the_second_hears_of_the_first_too() -> None:
+    """Where workers may change: what keeps backups, and what knows the state of all for a new worker."""
+    keeps, place, other, last = Resumer(), Resumer(), object(), object()
+    callbacks = SimpleNamespace(callbacks=[keeps, other, place, last])
+    put_resumer_last(callbacks)
+    assert callbacks.callbacks == [other, last, keeps, place]
+    assert keeps.others == [other, last]
+    assert place.others == [other, last, keeps]
+
+
 def test_sessions_are_nested() -> None:
     outer, inner = (SimpleNamespace() for _ in range(2))
     assert current_session() is None

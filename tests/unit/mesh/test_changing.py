@@ -27,7 +27,7 @@ def test_one_that_was_a_step_behind_begins_again_from_the_state_that_it_took(
     world.made_for = Layout(3, 1)
     world.peers = SimpleNamespace(own_index=1, meet_with=lambda ranks: None)
     world._membership = SimpleNamespace(is_busy=False)
-    world.own = own_state(taken)
+    world.own_state = own_state(taken)
     monkeypatch.setattr(ChangingWorld, "layout", Layout(2, 1))
     monkeypatch.setattr(world, "_exchanged_state", lambda state: None)  # all hold the same by now
     state: Any = SimpleNamespace(give=lambda: OWN)
@@ -50,7 +50,7 @@ def world_of(may_begin: list[bool]) -> Any:
     told: list[str] = []
     world.told, world.loop, world.is_catching_up = told, None, False
     world._is_due = None
-    world.own = own_state(TAKEN)
+    world.own_state = own_state(TAKEN)
     world._membership = SimpleNamespace(
         may_begin=lambda: may_begin.pop(0), completed=lambda: told.append("completed"), goes=True, number=0
     )
@@ -70,7 +70,7 @@ def test_a_step_of_a_loop_says_whether_the_world_is_the_same() -> None:
     world = world_of([True, False, False, True])
     assert world.begin_step(STATE)
     world.end_step([])
-    assert (world.told, world.own.steps, world.own._taken) == (["completed"], 5, None)
+    assert (world.told, world.own_state.steps, world.own_state._taken) == (["completed"], 5, None)
     assert not world.begin_step(STATE)
     assert world.told[1:] == [f"changed with {STATE}"] * 2
 
