@@ -19,7 +19,7 @@ from stratagem.backup.states import Arrays, NotPlainError, decode, encode
 from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, name_some
 from stratagem.feed.distributed import DistributedIterator, begin_passes, next_passes
-from stratagem.mesh.divided import is_divided
+from stratagem.mesh.divided import is_in_shards
 from stratagem.mesh.given import Given
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.program.compat import stored_value
@@ -70,7 +70,7 @@ class Commit(NamedTuple):
         """
         for variable, value in zip(self.stateful.variables.values(), self.values, strict=True):
             # Shards of other workers than there are now come anew from those (`mesh.changing`).
-            is_there = mesh.is_replicated(value) or is_divided(value)
+            is_there = mesh.is_replicated(value) or is_in_shards(value)
             variable.assign(value if is_there else mesh.keep(np.asarray(value.addressable_data(0))))
         begin_passes(self.passes)
         _put(self.stateful.others, self.states)

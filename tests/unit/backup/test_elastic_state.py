@@ -43,7 +43,7 @@ class World:
             raise event
         return True
 
-    def end_step(self) -> None:
+    def end_step(self, shards: Any) -> None:
         self.told.append("step")
 
     def is_over(self, error: BaseException) -> bool:
@@ -58,7 +58,9 @@ class Strategy:
 
     def __init__(self, world: World | None) -> None:
         mesh = stratagem.OneDeviceStrategy("cpu:0").mesh
-        self.mesh: Any = SimpleNamespace(world=world, keep=mesh.keep, is_replicated=mesh.is_replicated, size=1)
+        self.mesh: Any = SimpleNamespace(
+            world=world, keep=mesh.keep, keep_given=mesh.keep_given, is_replicated=mesh.is_replicated, size=1
+        )
         self.num_followed = 0
 
     def follow_workers(self) -> None:

@@ -129,6 +129,8 @@ def test_only_the_chiefs_checkpoint_counts(together: Any, tmp_path: Path) -> Non
 class Scripted:
     """Stands for `Peers` of two: for each meeting, what the other worker says."""
 
+    may_change = False
+
     def __init__(self, own: int, says: dict[str, Any], sends: dict[str, bytes] | None = None) -> None:
         self.peers, self.own, self.own_index = tuple(PEERS), PEERS[own], own
         self._says, self._sends = says, sends or {}
@@ -177,6 +179,13 @@ def test_workers_that_see_the_chiefs_folder_write_their_shards(scripted: Any, tm
     assert again.attempt is not None
     assert again.attempt.name != turn.attempt.name
     assert again.attempt.probe is None  # it is known now
+
+
+def test_workers_that_may_change_let_all_be_put_together(scripted: Any, tmp_path: Path) -> None:
+    """One that dies would leave its shards out."""
+    chief = scripted(0, {SAVE: {}})
+    chief.may_change = True
+    assert take_turn("p", str(tmp_path / "ckpt-1"), None, in_shards=True).attempt is None
 
 
 def test_a_worker_that_does_not_see_it_lets_all_be_put_together(
