@@ -107,7 +107,8 @@ class MultiWorkerMirroredStrategy(Strategy):
             _check_replaceable(options, layouts)
             largest = sharding_of(shard, shard_min_size, world.bounds.most)
             sharding = None if largest is None else largest.among(replicas)
-            world.own_state.axis_among = functools.partial(_axis_among, largest)
+            if largest is not None:
+                world.own_state.axis_among = functools.partial(_axis_among, largest)
         if sharding is not None and options.compression is not None:
             raise UnsupportedError(
                 f"compression={str(options.compression)!r} and {'shard' if layouts is None else 'model_parallel'} were "
@@ -186,9 +187,9 @@ def _check_alone(resolver: ClusterResolver) -> None:
         )
 
 
-def _axis_among(sharding: Sharding | None, shape: Sequence[int], workers: int) -> int | None:
+def _axis_among(sharding: Sharding, shape: Sequence[int], workers: int) -> int | None:
     """Return the axis along which an array is divided among so many workers; None where each has the whole."""
-    return None if sharding is None else sharding.among(workers).axis_of(shape)
+    return sharding.among(workers).axis_of(shape)
 
 
 def _check_replaceable(options: CommunicationOptions, layouts: Layouts | None) -> None:
