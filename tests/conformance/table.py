@@ -22,7 +22,7 @@ from tests.conformance.inputs import Examples
 
 import stratagem
 from stratagem.mesh.divided import is_divided
-from stratagem.mesh.lending import whole
+from stratagem.mesh.lending import put_together_by_xla
 
 Record = dict[str, np.ndarray]
 Shape = Callable[[Examples, bool], dict[str, Any]]
@@ -249,7 +249,11 @@ def value_of(variable: keras.Variable) -> np.ndarray:
         part = np.asarray(piece.data)
         first = parts.setdefault(str(piece.index), part)
         np.testing.assert_array_equal(part, first, err_msg=f"replicas differ in {variable.path}")
-    return np.asarray(whole(value).addressable_data(0) if is_divided(value) else value)
+    if not is_divided(value):
+        return np.asarray(value)
+    found: dict[int, np.ndarray] = {}
+    put_together_by_xla([value], found.__setitem__)
+    return found[0]
 
 
 def _leaves(tree: Any) -> list[tuple[str, np.ndarray]]:

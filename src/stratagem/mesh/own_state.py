@@ -80,7 +80,7 @@ class OwnState:
     def completed(self) -> None:
         """Note that a step is done."""
         self.steps += 1
-        self._taken = None
+        self._taken, self._pieces = None, {}
 
     def returned(self) -> None:
         """Note that the step that was taken of another worker is behind this one."""
