@@ -38,8 +38,8 @@ class ElasticOptions:
         shards: Where the shards of a lost worker come from, with `shard=`. "copies": each worker keeps a copy of the
             shards of another one, which it gets after every step. "backup": nobody keeps copies. A lost worker ends
             the run with exit code 43, and `stratagem run --max-restarts` resumes it from the backup of
-            `BackupAndRestore`; workers that join or leave as planned give their shards away. Without `shard=` it means
-            nothing.
+            `BackupAndRestore`. Workers that join get their shards from the others in either case. Without `shard=` it
+            means nothing.
 
     Raises:
         InputError: A value cannot be used.
