@@ -111,23 +111,34 @@ def test_the_program_says_how_few_workers_may_train(tmp_path: Path) -> None:
             np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
 
 
-def test_a_worker_that_the_launcher_did_not_start_joins(tmp_path: Path) -> None:
-    """Up to `max_workers`: it needs the coordinator's address and the secret."""
+def run_with_joiner(folder: Path, program: list[str]) -> str:
+    """Run a program with one worker, and when that waits, start another that joins it; return what is said.
+
+    Args:
+        folder: Where the worker leaves the file "waits".
+        program: The program and its arguments.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     own = {**variables(), "STRATAGEM_SECRET": "a secret of this test"}
-    program = [str(PROGRAM), str(tmp_path), "1", "asks:1:2", "awaits"]
     command = [sys.executable, "-m", "stratagem", "run", "--workers", "1", "--spares", "1", "--coordinator", address]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with subprocess.Popen([*command, *program], env=own, **pipes) as launched:
         deadline = Deadline(120.0)
-        while not (tmp_path / "waits").exists() and launched.poll() is None and not deadline.expired:
+        while not (folder / "waits").exists() and launched.poll() is None and not deadline.expired:
             Clock().wait(0.05)
+        joining = {**own, "STRATAGEM_ELASTIC": address}
         joined = subprocess.run(
-            [sys.executable, *program], capture_output=True, check=False, env={**own, "STRATAGEM_ELASTIC": address}
+            [sys.executable, *program], capture_output=True, check=False, env=joining, timeout=120.0
         )
-        said = launched.communicate(timeout=120.0)[0]
+        said: str = launched.communicate(timeout=120.0)[0]
     assert (launched.returncode, joined.returncode) == (0, 0), said
+    return said
+
+
+def test_a_worker_that_the_launcher_did_not_start_joins(tmp_path: Path) -> None:
+    """Up to `max_workers`: it needs the coordinator's address and the secret."""
+    said = run_with_joiner(tmp_path, [str(PROGRAM), str(tmp_path), "1", "asks:1:2", "awaits"])
     assert "1 more can take part. World 2: 2 workers" in said
     found, expected = outcomes(tmp_path), of_keras()
     assert sorted(each["rank"] for each in found) == [0, 1]

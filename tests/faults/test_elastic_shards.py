@@ -6,7 +6,6 @@ import functools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,12 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.faults import test_elastic_hosts
-from tests.faults.test_elastic import variables
+from tests.faults.test_elastic import run_with_joiner, variables
 from tests.faults.trains_sharded import made
 from tests.faults.trains_with_spares import EPOCHS, STEPS
 
 from stratagem.core import exits
-from stratagem.core.clock import Clock, Deadline
 
 pytestmark = pytest.mark.multiprocess
 
@@ -164,21 +162,7 @@ def test_without_copies_the_backup_is_resumed(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_joins_needs_no_copies(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
-    own = {**variables(), "STRATAGEM_SECRET": "a secret of this test"}
-    program = [str(PROGRAM), str(tmp_path), "optimizer", "no-copies", "awaits"]
-    command = [sys.executable, "-m", "stratagem", "run", "--workers", "1", "--spares", "1", "--coordinator", address]
-    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen([*command, *program], env=own, **pipes) as launched:
-        deadline = Deadline(120.0)
-        while not (tmp_path / "waits").exists() and launched.poll() is None and not deadline.expired:
-            Clock().wait(0.05)
-        joined = subprocess.run(
-            [sys.executable, *program], capture_output=True, check=False, env={**own, "STRATAGEM_ELASTIC": address}
-        )
-        said = launched.communicate(timeout=120.0)[0]
-    assert (launched.returncode, joined.returncode) == (0, 0), said
+    run_with_joiner(tmp_path, [str(PROGRAM), str(tmp_path), "optimizer", "no-copies", "awaits"])
     assert {each["workers"] for each in check(tmp_path, to_the_bit=False)} == {2}
 
 
