@@ -19,6 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,22 @@ def on_hosts(folder: Path, options: list[str], *faults: str) -> subprocess.Compl
     return subprocess.CompletedProcess([], max(code for code, _ in ended), "".join(said for _, said in ended), "")
 
 
+def failure_of(code: int, said: str, causes: Mapping[str, str]) -> str | None:
+    """Return how a trial ended that has failed; None where it has not. Nobody says why: then it prints what was said.
+
+    Args:
+        code: The exit code.
+        said: The output.
+        causes: What may be said where all ends with 43, and what that means.
+    """
+    if code == PEER_LOST and (found := [outcome for text, outcome in causes.items() if text in said]):
+        return found[0]
+    if code:
+        print(said[-6000:])
+        return f"exit code {code}"
+    return None
+
+
 def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool, hosts: bool) -> str:
     """Run a trial; return how it ended.
 
@@ -75,13 +92,8 @@ def outcome_of(folder: Path, workers: int, faults: list[str], *, elastic: bool, 
         done = (on_hosts if hosts else run)(folder, options, *plain, *faults)
     except subprocess.TimeoutExpired:
         return "hangs"
-    if done.returncode == PEER_LOST:
-        found = [outcome for text, outcome in SAID.items() if text in done.stdout + done.stderr]
-        if found:
-            return found[0]
-    if done.returncode:
-        print(done.stdout[-3000:], done.stderr[-3000:])
-        return f"exit code {done.returncode}"
+    if failed := failure_of(done.returncode, done.stdout + done.stderr, SAID):
+        return failed
     if elastic:
         expected = undisturbed(1, "plain")
     else:

@@ -19,15 +19,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.faults import test_elastic_hosts
+from tests.faults import kill_in_loops, test_elastic_hosts
+from tests.faults.kill_in_loops import failure_of
 from tests.faults.test_elastic_shards import PROGRAM, check, run
 from tests.faults.trains_with_spares import EPOCHS, STEPS
 
-PEER_LOST = 43
 SAID = {
     "with them shards of the model": "shards were lost with their copies",
-    "nobody is left who holds the state": "all workers were hit",
-    "the first worker was lost before its program had come to its end": "the chief was hit when the others had ended",
+    **kill_in_loops.SAID,
     "They cannot continue from the same place": "some had ended training",
 }
 EXCHANGES = 3 * EPOCHS * STEPS
@@ -57,11 +56,8 @@ def outcome_of(folder: Path, stage: str, faults: list[str], loops: list[str], *,
             code, said = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired:
         return "hangs"
-    if code == PEER_LOST and (found := [outcome for text, outcome in SAID.items() if text in said]):
-        return found[0]
-    if code:
-        print(said[-6000:])
-        return f"exit code {code}"
+    if failed := failure_of(code, said, SAID):
+        return failed
     try:
         return "as undisturbed" if check(folder, *loops, to_the_bit=not (elastic or hosts)) else "nobody has ended"
     except AssertionError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -150,6 +151,7 @@ def test_shards_that_are_lost_with_their_copies_end_the_run(tmp_path: Path) -> N
     assert "Workers were lost, and with them shards of the model or its optimizer." in done.stdout + done.stderr
     done = run(options, tmp_path, "optimizer", "backs-up", *faults)  # whose faults have been
     assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search("Going on at epoch .*, from a backup", done.stdout + done.stderr)
     check(tmp_path, to_the_bit=True)
 
 
@@ -158,6 +160,7 @@ def test_without_copies_the_backup_is_resumed(tmp_path: Path) -> None:
     done = run(options, tmp_path, "parameters", "no-copies", "backs-up", "0:11:SIGKILL")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "The run begins again" in done.stdout + done.stderr
+    assert re.search("Going on at epoch .*, from a backup", done.stdout + done.stderr)
     check(tmp_path, to_the_bit=False)
 
 

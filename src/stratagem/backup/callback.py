@@ -18,7 +18,7 @@ from stratagem.checkpoint.collective_io import contents_together, finish_togethe
 from stratagem.checkpoint.part import Part, may_be_in_shards, part_of
 from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, leave
 from stratagem.cluster.bootstrap import current_peers
-from stratagem.core.errors import InputError, UnsupportedError, UsageError
+from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce
 from stratagem.core.progress import as_saving
 from stratagem.fit import compat
@@ -80,12 +80,6 @@ class Backup(keras.callbacks.Callback):
                 f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
                 "Each worker would train a model of its own, and their backups would be mixed up.",
                 "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
-            )
-        if session.strategy.mesh.world is not None and self.save_before_preemption:
-            raise UnsupportedError(
-                "BackupAndRestore was given save_before_preemption=True, and workers run under stratagem run --spares.",
-                "SIGTERM ends such a worker at once, and the others train on: they would not stop to save.",
-                "Leave it out, and let save_freq say how often to save.",
             )
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)

@@ -24,7 +24,7 @@ from stratagem.checkpoint.manager import CheckpointManager
 from stratagem.cluster.bootstrap import current_peers
 from stratagem.cluster.stopping import CommonStop
 from stratagem.core.clock import Clock, Deadline
-from stratagem.core.errors import InputError, UsageError
+from stratagem.core.errors import InputError, UnsupportedError, UsageError
 from stratagem.core.exits import PREEMPTED
 from stratagem.core.log import announce
 
@@ -80,6 +80,9 @@ class PreemptionWatch:
         config: What tells of it.
         step_seconds: Returns how long a step takes, where that is known.
         clock: The source of time, for tests.
+
+    Raises:
+        UnsupportedError: Workers may change: the others train on where one ends.
     """
 
     def __init__(
@@ -88,13 +91,21 @@ class PreemptionWatch:
         step_seconds: Callable[[], float] = lambda: 0.0,
         clock: Clock | None = None,
     ) -> None:
+        peers = current_peers()
+        if peers is not None and peers.may_change:
+            raise UnsupportedError(
+                "All workers were to save and stop together at a preemption (save_before_preemption=True, or a "
+                "PreemptionCheckpointHandler), and they run under stratagem run --spares or --elastic.",
+                "A worker that ends is replaced there, and the others train on: they would not stop to save.",
+                "Leave it out, and save every few steps: BackupAndRestore(save_freq=...), or a CheckpointManager.",
+            )
         self._clock = clock or Clock()
         self._grace = config.grace_period or 0.0
         self._step_seconds = step_seconds
         self._end: Deadline | None = None
         """When this worker's machine ends, once that is known."""
-        self._first = CommonStop(current_peers()) if self._grace > 0 else None
-        self._last = CommonStop(current_peers(), self._seconds_to_train)
+        self._first = CommonStop(peers) if self._grace > 0 else None
+        self._last = CommonStop(peers, self._seconds_to_train)
         self._watcher = config.termination_watcher_fn
         self._closed = threading.Event()
         self._is_unanswered = False

@@ -14,7 +14,7 @@ _Result = TypeVar("_Result", covariant=True)
 
 
 class Piece:
-    """What a worker is to keep of an array that is divided among workers; it looks like the whole.
+    """Part of a divided array that a worker is to keep, with the shape of the whole.
 
     Args:
         shape: That of the whole.

@@ -29,7 +29,7 @@ ROOM: Final = 4 << 20
 
 
 class Shard(NamedTuple):
-    """What a worker holds of a variable.
+    """Shard of a value, on the worker that holds it.
 
     Args:
         place: Which value of a step it is.
@@ -104,7 +104,7 @@ class Held(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What a worker says that it holds."""
+    """Description of the shards that a worker holds, for the others."""
 
     name: Sequence[int]
     size: int
@@ -132,7 +132,7 @@ class Found(NamedTuple):
 
 
 class KeptShards:
-    """What this worker holds of variables in shards, its own and another's.
+    """Shards that this worker holds: its own, and copies of another worker's.
 
     Args:
         keeps_copies: Whether it keeps another's.
@@ -225,7 +225,7 @@ class KeptShards:
             if len(givers) < size:
                 raise lost_shards()
             given = {rank: shard for rank, shard in here[number].items() if givers[rank] == peers.own_index}
-            use(number, put_together(memory, kind, size, given))
+            use(number, _whole_of(memory, kind, size, given))
 
     def _shards_of(self, value: jax.Array) -> dict[int, np.ndarray]:
         """Return the shards of a value that are here, by rank: the copy of another worker's only if it is as new."""
@@ -252,10 +252,10 @@ def wholes(memory: HostMemory, found: Found) -> Iterator[tuple[Kind, np.ndarray]
     """
     for number, kind in enumerate(found.kinds):
         given = {rank: arrays[number] for rank, arrays in found.here.items()}
-        yield kind, put_together(memory, kind, found.size, given)
+        yield kind, _whole_of(memory, kind, found.size, given)
 
 
-def put_together(memory: HostMemory, kind: Kind, size: int, given: dict[int, np.ndarray]) -> np.ndarray:
+def _whole_of(memory: HostMemory, kind: Kind, size: int, given: dict[int, np.ndarray]) -> np.ndarray:
     """Return a variable of which workers give the shards. All call it.
 
     Args:

@@ -41,7 +41,7 @@ def put_together_by_xla(values: Sequence[jax.Array], use: Callable[[int, np.ndar
 
 
 _puts_together: list[PutsTogether] = [put_together_by_xla]
-"""What does it in this process, last."""
+"""Functions that put values together; the last one counts in this process."""
 
 
 def lend_by(put_together: PutsTogether) -> None:

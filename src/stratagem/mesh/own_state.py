@@ -1,4 +1,4 @@
-"""State of this worker where workers may change: how far it is, and how others get what they do not hold.
+"""State of this worker where workers may change: how far it is, and the exchange with those that hold another.
 
 Whoever is a step behind, or new, takes the state of a donor, through the memory of hosts. What is divided among the
 workers, no donor has: all give their shards of it, and the copies that they keep (`mesh.kept_shards`).
@@ -23,7 +23,7 @@ _NO_STATE: Final = -1
 
 
 class OwnState:
-    """What this worker holds, and what it takes of others.
+    """State of this worker, and the exchange by which workers take it from each other.
 
     Args:
         keeps_copies: Whether each worker keeps copies of another one's shards.
@@ -43,7 +43,7 @@ class OwnState:
         self.shards = KeptShards(keeps_copies)
         self.axis_among: Callable[[Sequence[int], int], int | None] = lambda shape, size: None
         self._pieces: dict[int, Any] = {}
-        """What this worker keeps, in the present world, of values in shards, by their place in a step."""
+        """Parts of values in shards that this worker keeps in the present world, by place in a step."""
         self._taken: Given | None = None
         """State of another worker that this one has taken, and gives on until it has done a step of its own."""
 
@@ -54,7 +54,7 @@ class OwnState:
 
     @property
     def place(self) -> list[int]:
-        """How far this worker is."""
+        """The numbers of steps and evaluations that are done."""
         return [self.steps, self.num_evaluated]
 
     def hand_round(

@@ -7,12 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import keras
-import pytest
 
 from stratagem.backup.callback import Backup
 from stratagem.backup.place import PlaceInFit
 from stratagem.backup.states import CallbackStates
-from stratagem.core.errors import UnsupportedError
 
 
 class Best(keras.callbacks.Callback):
@@ -57,10 +55,3 @@ def test_what_a_backup_has_restored_is_handed_on(tmp_path: Path) -> None:
     saved = place._states.save({})
     (name,) = [each for each in saved if "Best" in each]
     assert saved[name]["attributes"] == {"best": 0.75}
-
-
-def test_workers_that_may_change_do_not_stop_together(tmp_path: Path) -> None:
-    strategy = SimpleNamespace(worker_count=2, mesh=SimpleNamespace(world=object()))
-    session: Any = SimpleNamespace(strategy=strategy, model=SimpleNamespace(name="one"))
-    with pytest.raises(UnsupportedError, match="save_before_preemption=True"):
-        Backup(tmp_path, save_before_preemption=True).begin_session(session, [])

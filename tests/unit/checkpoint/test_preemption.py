@@ -6,13 +6,15 @@ import os
 import signal
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import keras
 import pytest
 
+from stratagem.checkpoint import preemption
 from stratagem.checkpoint.preemption import Due, PreemptionWatch
-from stratagem.core.errors import InputError
+from stratagem.core.errors import InputError, UnsupportedError
 from stratagem.train import Checkpoint, CheckpointManager, PreemptionCheckpointHandler, TerminationConfig
 
 STEPS = 10
@@ -167,3 +169,11 @@ def test_nothing_to_save(given: Any) -> None:
         PreemptionCheckpointHandler(None, given, "folder")
     with pytest.raises(InputError, match="checkpoint_dir=None"):
         PreemptionCheckpointHandler(None, Checkpoint(step=keras.Variable(0)))
+
+
+def test_workers_that_may_change_do_not_stop_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(preemption, "current_peers", lambda: SimpleNamespace(may_change=True))
+    with pytest.raises(UnsupportedError, match="save_before_preemption=True, or a PreemptionCheckpointHandler"):
+        PreemptionWatch(TerminationConfig())
+    assert signal.getsignal(signal.SIGTERM) is before
