@@ -5,7 +5,9 @@ Run it:
     stratagem run --workers 2 --spares 1 examples/elastic_loop.py       # a waiting process takes the place
     python examples/elastic_loop.py                                     # one process
 
-To see it, kill a worker while it trains: `kill -9 PID`. With --kill-at 40 worker 1 kills itself behind step 40.
+To see it, kill a worker while it trains: `kill -9 PID`. With --kill-at 40 worker 1 kills itself behind step 40. With
+`kill PID` a worker leaves between two steps. With `kill` and the PID of the launcher all leave, and save a checkpoint
+from which the next run resumes.
 
 It trains on MNIST where --data or STRATAGEM_DATA has `mnist.npz`, else on the digits inside Stratagem. docs/elastic.md
 explains the loop.
@@ -32,6 +34,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--data", default=os.environ.get("STRATAGEM_DATA"), help="folder with mnist.npz")
     parser.add_argument("--kill-at", type=int, default=0, help="step behind which worker 1 kills itself; 0 for none")
+    parser.add_argument("--checkpoints", type=Path, default=Path("checkpoints"), help="folder for a checkpoint")
     parser.add_argument("--killed", type=Path, default=Path("killed"), help="file that says that it has done so")
     options = parser.parse_args()
 
@@ -108,7 +111,11 @@ def main() -> None:
         step=0,
         losses=[],
     )
-    state.run(training_loop)
+    checkpoint = stratagem.train.Checkpoint(state=state)
+    manager = stratagem.train.CheckpointManager(checkpoint, options.checkpoints, max_to_keep=1)
+    if manager.restore_or_initialize() and strategy.is_chief:
+        print(f"Resumed behind step {state.step}", flush=True)
+    state.run(training_loop, save=manager.save)  # it saves if the run ends before the loop does
 
 
 if __name__ == "__main__":

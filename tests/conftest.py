@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import itertools
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -162,6 +163,14 @@ def derivatives_as_in_a_process_of_its_own(request: pytest.FixtureRequest) -> It
     installed.uninstall()
     yield
     installed.install()
+
+
+@pytest.fixture
+def default_sigterm() -> Iterator[None]:
+    """Let SIGTERM do what it does in a program without a handler; give it back to the test runner's afterwards."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

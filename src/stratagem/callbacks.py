@@ -36,7 +36,8 @@ class BackupAndRestore(Backup):
             `save_before_preemption`.
         delete_checkpoint: Whether the backups are deleted when `fit` ends.
         save_before_preemption: Whether all workers save at the same step and exit with code 42 after SIGTERM on any of
-            them.
+            them. With `stratagem run --spares` or `--elastic` they always save if all are told to end; if one is, the
+            others continue without it.
 
     Raises:
         InputError: `save_freq` is not a number of batches, or `backup_dir` is empty.

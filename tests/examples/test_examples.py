@@ -266,7 +266,7 @@ def test_a_loop_continues_when_a_worker_is_killed(tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *(sys.executable, "-m", "stratagem", "run", "--elastic", "1:2", str(EXAMPLES / "elastic_loop.py")),
-            *("--epochs", "2", "--kill-at", "30", "--killed", str(killed)),
+            *("--epochs", "2", "--kill-at", "30", "--killed", str(killed), "--checkpoints", str(tmp_path / "none")),
         ],
         env={**os.environ, **ON_DIGITS, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
@@ -283,6 +283,24 @@ def test_a_loop_continues_when_a_worker_is_killed(tmp_path: Path) -> None:
     assert int(all_steps) == 2 * int(steps)
     assert float(second) < float(first) / 2
     assert float(accuracy) > 0.8
+
+
+def test_a_loop_whose_launcher_is_told_to_end_resumes_where_it_was(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stratagem", "run", "--elastic", "2:2", str(EXAMPLES / "elastic_loop.py")]
+    command += ["--epochs", "2", "--checkpoints", str(tmp_path)]
+    variables = {**os.environ, **ON_DIGITS, "JAX_PLATFORMS": "cpu"}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as told:
+        lines = []
+        for line in told.stdout or ():
+            lines.append(line)
+            if "Epoch 1" in line:
+                told.terminate()
+    assert told.returncode == 42, lines
+    steps = int(re.findall(r"Epoch 1 .* (\d+) steps", "".join(lines))[0])
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert steps < int(re.findall(r"Resumed behind step (\d+)", done.stdout)[0]) < 2 * steps
+    assert re.findall(r"Epoch (\d) .* (\d+) steps", done.stdout) == [("2", str(2 * steps))]
 
 
 def test_gan_on_two_devices() -> None:

@@ -47,3 +47,11 @@ def test_a_new_worker_overwrites_no_backup(tmp_path: Path) -> None:
     kept = sorted(file.name for file in (tmp_path / "backup").glob("backup-*"))
     assert len(kept) >= 2  # one may not have been deleted yet
     assert int(re.findall(r"\d+", kept[-1])[0]) >= 4
+
+
+def test_the_only_worker_that_is_left_backs_up(tmp_path: Path) -> None:
+    """It is no model outside the strategy, of which each worker would have another."""
+    done = run(["--elastic", "1:2"], tmp_path, "none", "backs-up", "1:5:SIGKILL")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "World 2: 1 worker" in done.stderr
+    check(tmp_path, to_the_bit=False)

@@ -36,7 +36,7 @@ def run(folder: Path, options: list[str], *faults: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("options", [SPARES, ELASTIC], ids=["spares", "elastic"])
+@pytest.mark.parametrize("options", [SPARES, ELASTIC, ["--elastic", "1:2"]], ids=["spares", "elastic", "one left"])
 def test_nothing_is_found_where_nothing_is_wrong(tmp_path: Path, options: list[str]) -> None:
     for each in run(tmp_path, options, "1:8:SIGKILL"):
         assert each["error"] == ""

@@ -44,7 +44,7 @@ class Sizes(keras.callbacks.Callback):
         self.sizes.append(self.strategy.num_replicas_in_sync)
         if self.awaited is not None and self.sizes == [1] * 5:
             self.awaited.touch()
-            gate, deadline = self.strategy.mesh.world._membership.gate, Deadline(120.0)
+            gate, deadline = self.strategy.mesh.world.membership.gate, Deadline(120.0)
             while not (gate._is_held or gate.world > 1 or deadline.expired):  # it is held for a moment only
                 Clock().wait(0.01)
 

@@ -2,10 +2,10 @@
 
 `trains_sharded.py FOLDER STAGE FAULTS`: STAGE is "optimizer", "gradients", "parameters", or "none"; faults as in
 `trains_with_spares.py`. "validates" adds a validation, "saves" a checkpoint after each epoch, "backs-up" a backup after
-every third step; "loops" trains in a loop of its own; "no-copies" leaves copies out, and allows for two workers at
-most; "awaits" lets one wait after its fifth step until another is about to join. "RANK:exchangeNUMBER:SIGNAL" is a
-fault before an exchange with other workers, also one that hands shards round. All save the model at the end, and write
-what they have.
+every third step, in a loop at the end of the run only; "loops" trains in a loop of its own; "no-copies" leaves copies
+out, and allows for two workers at most; "hurries" wants two of three workers, and does not wait for them; "awaits" lets
+one wait after its fifth step until another is about to join. "RANK:exchangeNUMBER:SIGNAL" is a fault before an exchange
+with other workers, also one that hands shards round. All save the model at the end, and write what they have.
 """
 
 from __future__ import annotations
@@ -90,7 +90,11 @@ def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -
             state.batches = iter(dataset)
 
     state = stratagem.ElasticState(strategy, model=model, optimizer=optimizer, batches=iter(dataset), epoch=0, steps=[])
-    state.run(train)
+    checkpoint = stratagem.train.Checkpoint(state=state)
+    manager = stratagem.train.CheckpointManager(checkpoint, folder / "checkpoints", max_to_keep=1)
+    if "backs-up" in faults and manager.restore_or_initialize():
+        print(f"Going on behind step {len(state.steps)}", flush=True)
+    state.run(train, save=manager.save if "backs-up" in faults else None)
     return {"steps": state.steps}
 
 
@@ -109,6 +113,8 @@ def main(folder: Path, stage: str, faults: list[str]) -> None:
     given: dict[str, Any] = {} if stage == "none" else {"shard": stage, "shard_min_size": SMALLEST}
     if "no-copies" in faults:
         given["elastic"] = stratagem.ElasticOptions(max_workers=2, shards="backup")
+    if "hurries" in faults:
+        given["elastic"] = stratagem.ElasticOptions(2, 3, below_min_seconds=0)
     strategy = stratagem.MultiWorkerMirroredStrategy(**given)
     with strategy.scope():
         model = made()

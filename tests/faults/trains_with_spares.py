@@ -1,7 +1,8 @@
 """What `test_spares.py` trains: a model whose state is more than weights, and whose workers die as they are told.
 
 `trains_with_spares.py FOLDER FAULTS`: each fault is "RANK:STEP:SIGNAL", "RANK:testSTEP:SIGNAL" in an evaluation, or
-"RANK:scope:SIGNAL" before training; the first process that comes to it as that worker sends itself the signal.
+"RANK:scope:SIGNAL" before training; the first process that comes to it as that worker sends itself the signal. With
+"launcher-SIGNAL" it sends the signal to its launcher.
 "validates" adds a validation, "dataset" makes it one of a dataset. Those that come to the end write what they have.
 """
 
@@ -35,7 +36,9 @@ def fault(folder: Path, name: str, faults: list[str]) -> None:
                 (folder / f"did {each}").touch(exist_ok=False)
                 if each.endswith("raise"):
                     raise ValueError("a mistake of the program")
-                os.kill(os.getpid(), getattr(signal, each.rpartition(":")[2]))
+                signal_name = each.rpartition(":")[2]
+                to = os.getppid() if signal_name.startswith("launcher-") else os.getpid()
+                os.kill(to, getattr(signal, signal_name.removeprefix("launcher-")))
 
 
 class Faults(keras.callbacks.Callback):

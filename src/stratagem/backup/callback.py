@@ -17,7 +17,6 @@ from stratagem.checkpoint.backups import Backups
 from stratagem.checkpoint.collective_io import contents_together, finish_together, take_turn
 from stratagem.checkpoint.part import Part, may_be_in_shards, part_of
 from stratagem.checkpoint.preemption import PreemptionWatch, TerminationConfig, leave
-from stratagem.cluster.bootstrap import current_peers
 from stratagem.core.errors import InputError, UsageError
 from stratagem.core.log import announce
 from stratagem.core.progress import as_saving
@@ -75,16 +74,13 @@ class Backup(keras.callbacks.Callback):
     # What `fit` asks -----------------------------------------------------------------------------
 
     def begin_session(self, session: Session, callbacks: Sequence[Any]) -> None:
-        if session.strategy.worker_count == 1 and current_peers() is not None:
-            raise UsageError(
-                f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
-                "Each worker would train a model of its own, and their backups would be mixed up.",
-                "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
-            )
+        session.refuse_alone("Each worker would train a model of its own, and their backups would be mixed up.")
         facts = {"save_freq": str(self.save_freq), "save_before_preemption": self.save_before_preemption}
         session.strategy.check_agreement("arguments of BackupAndRestore", facts)
         self._session = session
-        self._watch = PreemptionWatch(TerminationConfig()) if self.save_before_preemption else None
+        self._world = session.strategy.mesh.world
+        watches = self.save_before_preemption and self._world is None  # a world that changes watches by itself
+        self._watch = PreemptionWatch(TerminationConfig()) if watches else None
         self._has_ended = False
         self._progress = Progress()
         self._restored = None if session.continues else self._read()
@@ -147,7 +143,7 @@ class Backup(keras.callbacks.Callback):
         due = isinstance(self.save_freq, int) and 0 < self.save_freq <= self._since_last
         if due:
             self._since_last = 0
-        if not (due or self._watch) or self._session.model.stop_training:
+        if not (due or self._watch or self._world) or self._session.model.stop_training:
             return
         if self._session.adapters[0].epoch_ends_after(done):
             # An epoch without any step left could not be gone on with: Keras would have no logs.
@@ -186,13 +182,20 @@ class Backup(keras.callbacks.Callback):
 
     def _save_or_leave(self, due: bool, *, within_epoch: bool) -> None:
         """Save if that is due; or, where all workers stop, save and end the process."""
-        if self._is_preempted():
+        if self._ends_here or self._is_preempted():
             progress = self._now(within_epoch=within_epoch)
             self._save_and_wait(progress)
-            announce(f"Preempted: saved at epoch {progress.epoch + 1}, behind batch {progress.batch}")
-            leave()
+            why = "The run ends" if self._ends_here else "Preempted"
+            announce(f"{why}: saved at epoch {progress.epoch + 1}, behind batch {progress.batch}")
+            if self._world is None:  # else the coordinator ends all
+                leave()
         elif due:
             self._save(self._now(within_epoch=within_epoch))
+
+    @property
+    def _ends_here(self) -> bool:
+        """Whether the run ends here, where workers may change: all leave, or too few were left."""
+        return self._world is not None and self._world.membership.ends_here
 
     def _is_preempted(self) -> bool:
         """Whether all workers stop here. Asked once before each step, on all workers alike."""

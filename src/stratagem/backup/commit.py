@@ -6,8 +6,9 @@ away, so nothing is copied.
 
 from __future__ import annotations
 
+import base64
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -93,12 +94,18 @@ class Commit(NamedTuple):
         return Given(said, [*(np.asarray(value.addressable_data(0)) for value in self.values), *arrays.values()])
 
 
-def commit_of(attributes: Mapping[str, Any], root: objects.Holder, mesh: ReplicaMesh, before: Commit | None) -> Commit:
+class _Parts(objects.Holder):
+    """Objects by name, as a graph that begins with them."""
+
+    def __init__(self, parts: Mapping[str, Any]) -> None:
+        vars(self).update(parts)
+
+
+def commit_of(attributes: Mapping[str, Any], mesh: ReplicaMesh, before: Commit | None) -> Commit:
     """Return the state of a loop as it is now.
 
     Args:
         attributes: What the loop holds, by name.
-        root: The object that has these attributes.
         mesh: Where its variables lie.
         before: The last one, which knows what has a state as long as the objects are the same.
 
@@ -117,7 +124,7 @@ def commit_of(attributes: Mapping[str, Any], root: objects.Holder, mesh: Replica
         except NotPlainError:
             given[name] = value
     is_same = known.keys() == given.keys() and all(known[name] is value for name, value in given.items())
-    stateful = before.stateful if before is not None and is_same else stateful_in(given, root, mesh)
+    stateful = before.stateful if before is not None and is_same else stateful_in(given, mesh)
     values = [stored_value(variable) for variable in stateful.variables.values()]
     jax.block_until_ready(values)  # a step that fails does so before it counts
     states = {name: _state_of(value) for name, value in stateful.others.items()}
@@ -159,12 +166,11 @@ def taken(given: Given, own: Commit, mesh: ReplicaMesh) -> dict[str, Any]:
     return decode(said["plain"], arrays)
 
 
-def stateful_in(given: Mapping[str, Any], root: objects.Holder, mesh: ReplicaMesh) -> Stateful:
+def stateful_in(given: Mapping[str, Any], mesh: ReplicaMesh) -> Stateful:
     """Return what has a state among some objects and their parts.
 
     Args:
         given: The objects, by name.
-        root: The object that has them as attributes.
         mesh: Where their variables lie.
 
     Raises:
@@ -179,7 +185,7 @@ def stateful_in(given: Mapping[str, Any], root: objects.Holder, mesh: ReplicaMes
                 "Give Keras models, layers, optimizers, metrics, variables, seed generators, iterators of distributed "
                 "datasets, or tuples of these; or plain data.",
             )
-    nodes = objects.graph_of(root)
+    nodes = objects.graph_of(_Parts(given))
     unbuilt = [node.name for node in nodes if _is_unbuilt(node)]
     if unbuilt:
         raise InputError(
@@ -221,6 +227,37 @@ def copied(value: Any) -> Any:
         return value
     arrays = Arrays()
     return decode(encode(value, "", arrays), arrays)
+
+
+class PlainData:
+    """Plain data of a loop, as a part of a checkpoint.
+
+    Args:
+        get: Returns them, by name.
+        set_: Takes others.
+    """
+
+    def __init__(self, get: Callable[[], dict[str, Any]], set_: Callable[[dict[str, Any]], object]) -> None:
+        self._get, self._set = get, set_
+
+    def get_state(self) -> dict[str, Any]:
+        """Return the data as JSON."""
+        arrays = Arrays()
+        said = encode(self._get(), "plain", arrays)
+        written = {name: [array.dtype.name, array.shape, _in_text(array)] for name, array in arrays.items()}
+        return {"data": said, "arrays": written}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take data that `get_state` returned."""
+        self._set(decode(state["data"], {name: _from_text(*array) for name, array in state["arrays"].items()}))
+
+
+def _in_text(array: np.ndarray) -> str:
+    return base64.b64encode(array.tobytes()).decode()
+
+
+def _from_text(dtype: str, shape: Sequence[int], text: str) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(text), jax.numpy.dtype(dtype)).reshape(shape).copy()
 
 
 def _described(name: str, value: jax.Array) -> list[Any]:

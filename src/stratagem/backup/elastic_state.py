@@ -11,9 +11,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from stratagem.backup.commit import Commit, commit_of, copied, is_plain, stateful_in, taken
+from stratagem.backup.commit import Commit, PlainData, commit_of, copied, is_plain, stateful_in, taken
 from stratagem.checkpoint import objects
 from stratagem.core.errors import InputError, UnsupportedError, UsageError, name_some
+from stratagem.core.log import announce
+from stratagem.elastic.leaving import leaves_at_sigterm
 from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.given import Given, ResizedError
 from stratagem.mesh.kept_shards import Shard, shards_among
@@ -42,6 +44,8 @@ class ElasticState(objects.Holder):
 
     Every worker commits at the same points: after each step, or after several. What happened since the last commit is
     undone and computed again, from the same batches.
+
+    A checkpoint holds all of it, also the plain data: `stratagem.train.Checkpoint(state=state)`.
 
     Args:
         strategy: The strategy that runs the steps.
@@ -79,6 +83,8 @@ class ElasticState(objects.Holder):
         self._strategy = strategy
         self._held: Commit | None = None
         self._loop: _Loop | None = None
+        self._save: Callable[[], object] | None = None
+        self._plain_data = PlainData(self._plain, self.set_plain)
         for name, value in objects.items():
             if name.startswith("_") or hasattr(type(self), name):
                 raise InputError(
@@ -87,14 +93,17 @@ class ElasticState(objects.Holder):
                     "Choose another name.",
                 )
             setattr(self, name, value)
-        stateful_in(self.checkpoint_parts(), self, strategy.mesh)
+        stateful_in(self._objects(), strategy.mesh)
 
-    def run(self, loop: Callable[[ElasticState], Result]) -> Result:
+    def run(self, loop: Callable[[ElasticState], Result], save: Callable[[], object] | None = None) -> Result:
         """Run a loop to its end, however often its workers change.
 
         Args:
             loop: Called with this state, and again from the last commit when workers have changed. Let it make what
                 depends on the number of workers.
+            save: Called by all workers after the last commit, if the run ends before the loop does: because all
+                workers were told to leave (SIGTERM), or because too few were left for too long. Usually the `save` of a
+                `CheckpointManager`.
 
         Returns:
             What the loop returned.
@@ -114,8 +123,10 @@ class ElasticState(objects.Holder):
                 "Run one loop after the other, or give all objects to one ElasticState.",
             )
         world.loop = running = _Loop(self, world, self._strategy.mesh, next(_loops))
+        self._save = save
         try:
-            return self._run(world, running, loop)
+            with leaves_at_sigterm(world.membership):
+                return self._run(world, running, loop)
         finally:
             world.loop = self._loop = None
 
@@ -132,6 +143,9 @@ class ElasticState(objects.Holder):
             commit = self._commit()
             self._loop.end_step(commit)
             self._held = commit
+            if self._save is not None and self._loop.ends_here:
+                self._save()
+                announce("Saved behind the last step")
 
     def _run(self, world: ChangingWorld, running: _Loop, loop: Callable[[ElasticState], Result]) -> Result:
         given = world.catch_up() if running.came_later else None
@@ -161,8 +175,8 @@ class ElasticState(objects.Holder):
     # State -------------------------------------------------------------------------------------------
 
     def checkpoint_parts(self) -> dict[str, Any]:
-        """Return the objects with state by name."""
-        return {name: value for name, value in self._public().items() if not is_plain(value)}
+        """Return what a checkpoint holds, by name: the objects with state, and the plain data."""
+        return {**self._objects(), "plain data": self._plain_data}
 
     @property
     def held(self) -> Commit:
@@ -175,7 +189,7 @@ class ElasticState(objects.Holder):
         self._held = self._commit()
 
     def _commit(self) -> Commit:
-        return commit_of(self._public(), self, self._strategy.mesh, self._held)
+        return commit_of(self._public(), self._strategy.mesh, self._held)
 
     def set_plain(self, plain: dict[str, Any]) -> None:
         """Set the attributes that are plain data.
@@ -195,6 +209,12 @@ class ElasticState(objects.Holder):
             setattr(self, name, value)
         held.put_back(self._strategy.mesh)
         self.set_plain(held.plain)
+
+    def _objects(self) -> dict[str, Any]:
+        return {name: value for name, value in self._public().items() if not is_plain(value)}
+
+    def _plain(self) -> dict[str, Any]:
+        return {name: value for name, value in self._public().items() if is_plain(value)}
 
     def _public(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
@@ -242,6 +262,11 @@ class _Loop:
         if self._has_begun:
             self._world.end_step(shards_among(commit.values))
             self._has_begun = False
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether the run ends behind the step that has just ended."""
+        return self._world.membership.ends_here
 
     def forget_step(self) -> None:
         """Take back the step that has begun."""

@@ -22,6 +22,7 @@ import keras
 from stratagem.checkpoint.checkpoint import Checkpoint
 from stratagem.checkpoint.manager import CheckpointManager
 from stratagem.cluster.bootstrap import current_peers
+from stratagem.cluster.sigterm import Handler, give_sigterm_back, take_sigterm
 from stratagem.cluster.stopping import CommonStop
 from stratagem.core.clock import Clock, Deadline
 from stratagem.core.errors import InputError, UnsupportedError, UsageError
@@ -82,7 +83,7 @@ class PreemptionWatch:
         clock: The source of time, for tests.
 
     Raises:
-        UnsupportedError: Workers may change: the others train on where one ends.
+        UnsupportedError: Workers may change: the others continue if one of them ends.
     """
 
     def __init__(
@@ -94,10 +95,10 @@ class PreemptionWatch:
         peers = current_peers()
         if peers is not None and peers.may_change:
             raise UnsupportedError(
-                "All workers were to save and stop together at a preemption (save_before_preemption=True, or a "
-                "PreemptionCheckpointHandler), and they run under stratagem run --spares or --elastic.",
-                "A worker that ends is replaced there, and the others train on: they would not stop to save.",
-                "Leave it out, and save every few steps: BackupAndRestore(save_freq=...), or a CheckpointManager.",
+                "A PreemptionCheckpointHandler was made under stratagem run --spares or --elastic.",
+                "All workers would save and stop if one of them is told to end. There they continue without it, and "
+                "save only if all are told to.",
+                "Leave it out, and let the loop be that of an ElasticState: state.run(train, save=manager.save).",
             )
         self._clock = clock or Clock()
         self._grace = config.grace_period or 0.0
@@ -151,7 +152,7 @@ class PreemptionWatch:
             return
         self._closed.set()
         if self._watcher is None:
-            _give_sigterm_back(self._on_sigterm, self._before)
+            give_sigterm_back(self._on_sigterm, self._before)
         else:
             self._thread.join(_POLL_SECONDS)
         for stop in filter(None, (self._first, self._last)):
@@ -161,7 +162,7 @@ class PreemptionWatch:
 
     def _on_sigterm(self, number: int, frame: object) -> None:
         self._is_unanswered = True
-        _give_sigterm_back(self._on_sigterm, self._before)  # a second one ends the process, as ever
+        give_sigterm_back(self._on_sigterm, self._before)  # a second one ends the process, as ever
         self._notice("SIGTERM")
 
     def _notice(self, what: str) -> None:
@@ -184,20 +185,14 @@ class PreemptionWatch:
             self._clock.wait(_POLL_SECONDS)
 
 
-def _take_sigterm(handler: Callable[[int, Any], None]) -> Any:
+def _take_sigterm(handler: Handler) -> Any:
     if threading.current_thread() is not threading.main_thread():
         raise UsageError(
             "A preemption handler was made outside the main thread.",
             "In Python only the main thread can handle signals. SIGTERM would end the program before it has saved.",
             "Make it in the main thread, or give a TerminationConfig with a termination_watcher_fn.",
         )
-    return signal.signal(signal.SIGTERM, handler)
-
-
-def _give_sigterm_back(handler: Callable[[int, Any], None], before: Any) -> None:
-    on_main = threading.current_thread() is threading.main_thread()
-    if on_main and signal.getsignal(signal.SIGTERM) == handler:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+    return take_sigterm(handler)
 
 
 class PreemptionCheckpointHandler:

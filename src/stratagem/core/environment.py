@@ -50,6 +50,9 @@ starts a worker that joins a run."""
 SPARE: Final = "STRATAGEM_SPARE"
 """Set to 1 for a process that takes part in elastic training only where a worker is missing. Set by `stratagem run`."""
 
+GRACE: Final = "STRATAGEM_GRACE"
+"""Seconds between SIGTERM and SIGKILL, for workers that may leave a run. Set by `stratagem run`; 30 by default."""
+
 OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
 """Set to 1: tasks of a parameter-server cluster without keys or a secret let everybody in who reaches their ports."""
 

@@ -159,6 +159,12 @@ class Membership:
                     raise self._owed("which step is the last", deadline.seconds)
             return may
 
+    @property
+    def ends_here(self) -> bool:
+        """Whether the run ends behind the step that this process has just completed, so that it is to save now."""
+        with self._changed:
+            return self.gate.ends_here
+
     def completed(self) -> None:
         """Note that the step that was begun is completed: its result is in the state, or surely will be."""
         with self._changed:

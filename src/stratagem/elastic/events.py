@@ -144,11 +144,12 @@ class Stop:
 
 @dataclass(frozen=True)
 class StopAfter:
-    """Tell members which step is the last of a world."""
+    """Tell members which step is the last of a world, and whether they save behind it, as the run ends."""
 
     to: tuple[int, ...]
     world: int
     step: int
+    saves: bool = False
 
 
 @dataclass(frozen=True)
@@ -175,13 +176,11 @@ class End:
         to: The members.
         code: With which exit code.
         reason: Why, in words.
-        saves: Whether they save their state first.
     """
 
     to: tuple[int, ...]
     code: int
     reason: str
-    saves: bool = False
 
 
 @dataclass(frozen=True)

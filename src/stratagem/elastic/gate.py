@@ -30,6 +30,7 @@ class Gate:
         self.goes = False
         self._is_held = False
         self._last: int | None = None
+        self._saves = False
         self._reason = ""
 
     def hear(self, order: Order) -> Begun | Stopped | None:
@@ -51,7 +52,7 @@ class Gate:
         elif isinstance(order, Go):
             self.goes, self._is_held, self._last = True, False, None
         elif isinstance(order, StopAfter):
-            self._last = order.step
+            self._last, self._saves = order.step, order.saves
             return self.stopped() if self.completed == order.step else None
         elif order.cut:
             is_between = self.goes and self.begun == self.completed
@@ -75,6 +76,11 @@ class Gate:
             return False
         self.begun += 1
         return True
+
+    @property
+    def ends_here(self) -> bool:
+        """Whether the run ends behind the step that this member has completed, so that it is to save now."""
+        return self.goes and self._saves and self._last == self.completed
 
     @property
     def reason(self) -> str:

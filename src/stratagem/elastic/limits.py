@@ -26,9 +26,11 @@ class Limits:
         first_step: For the first step of a world that runs, for which its members get their cores to themselves. An
             evaluation or a save may come before it.
         settle: From the last join to the change that takes it in, so that workers of one machine come in together.
+        reserve: Before the moment at which a member that leaves is gone, to reach the last step with it. Until then it
+            stays, if too few would be left without it.
         finish: For the others to end their programs, after one has ended its own and another has died.
         end: For the members to go when the run has ended.
-        save: The same, for members that save first.
+        save: For the last step of a run with too few workers, and for its saves.
     """
 
     start: float = 300.0
@@ -41,6 +43,7 @@ class Limits:
     compiling: float = 3600.0
     first_step: float = 10.0
     settle: float = 1.0
+    reserve: float = 3.0
     finish: float = 60.0
     end: float = 10.0
     save: float = 300.0

@@ -36,7 +36,7 @@ from stratagem.elastic.events import (
     Tick,
 )
 from stratagem.elastic.ranks import first_members
-from stratagem.elastic.state import Phase, Place, State, name_places
+from stratagem.elastic.state import EndAfterSaving, Phase, Place, State, name_places
 from stratagem.elastic.world import World
 
 _OVER: Final = (Phase.ENDING, Phase.ENDED)
@@ -253,9 +253,12 @@ class _Turn:
                 + [place.begun for place in state.present if place.begun is not None]
                 + [place.held or 0 for place in state.present if place.member.number in state.finished]
             )
+            saves = state.ends_after_saving is not None
+            if saves:  # behind one more: some may be past the point at which they would save behind this one
+                last += 1
             self._set(last=last)
             if state.at_work:
-                self._do(StopAfter(_numbers(state.at_work), state.world.number, last))
+                self._do(StopAfter(_numbers(state.at_work), state.world.number, last, saves))
         self._check_stopped()
 
     def _check_stopped(self) -> None:
@@ -290,7 +293,13 @@ class _Turn:
         state = self.state
         if state.finished:
             return
-        leaving = [place for place in state.present if place.leaves_by is not None]
+        if state.ends_after_saving is None and state.cannot_spare_all_who_leave:
+            self._end_after_saving()
+        if self.state.ends_after_saving is not None:
+            self._set(causes=(*state.causes, self.state.ends_after_saving.reason))
+            self._stop(cut=False)
+            return
+        leaving = self._leaving_now()
         comes = set(state.successors()) - {place.member for place in state.present}
         has_settled = self.now >= state.joined + state.rules.limits.settle
         if not leaving and not (comes and has_settled):
@@ -301,6 +310,22 @@ class _Turn:
             causes.append(f"{len(comes)} more can take part")
         self._set(causes=(*state.causes, *causes))
         self._stop(cut=False)
+
+    def _leaving_now(self) -> list[Place]:
+        """Return who leaves. Where too few would be left, they stay as long as they can: others may come meanwhile."""
+        state = self.state
+        leaving = state.leaving
+        deadline = min((place.leaves_by for place in leaving if place.leaves_by is not None), default=0.0)
+        if state.has_enough_without(leaving) or self.now >= deadline - state.rules.limits.reserve:
+            return leaving
+        return []
+
+    def _end_after_saving(self) -> None:
+        """Let the run end behind one more step, as all leave who hold the state."""
+        leaving = self.state.leaving
+        by = max(place.leaves_by for place in leaving if place.leaves_by is not None)
+        reason = f"all who hold the state leave: {name_places(self.state, leaving)}"
+        self._set(ends_after_saving=EndAfterSaving(exits.PREEMPTED, reason, by))
 
     def _stop(self, cut: bool) -> None:
         state = self.state
@@ -357,16 +382,16 @@ class _Turn:
                 "A batch that cannot be computed, or a lack of memory, does so; another try would end in the same way",
             )
             return
-        leaving = [place for place in state.present if place.leaves_by is not None]
-        staying = [place for place in state.present if place.leaves_by is None]
-        if not staying:
-            self._end(exits.PREEMPTED, f"all who hold the state leave: {name_places(state, leaving)}", saves=True)
+        ends = state.ends_after_saving
+        if ends is not None and state.phase is Phase.STOPPING and not state.is_cut:
+            self._end(ends.code, ends.reason)
             return
-        if all(place.held != step for place in staying):  # they are needed once more, to give the state to another
-            leaving = [place for place in leaving if place.held != step]
-        going = frozenset(_numbers(leaving))
+        if ends is None and state.cannot_spare_all_who_leave:
+            self._end_after_saving()
+            state = self.state
+        going = frozenset() if state.ends_after_saving is not None else self._not_needed(step)
         members = state.successors(going)
-        if leaving:
+        if going:
             self._dismiss(sorted(going))
         if len(members) < state.least:
             self._wait_for_more()
@@ -375,6 +400,18 @@ class _Turn:
         else:
             donor = next(rank for rank, member in enumerate(members) if self.state.places[member.number].held == step)
             self._form(World(world.number + 1, members, donor, step))
+
+    def _not_needed(self, step: int) -> frozenset[int]:
+        """Return who leaves and is not in the next world: all but one, if the state is to be taken from that one.
+
+        Args:
+            step: The number of completed steps with which the world begins.
+        """
+        leaving = self.state.leaving
+        if any(place.held == step for place in self.state.present if place.leaves_by is None):
+            return frozenset(_numbers(leaving))
+        holder = next((place for place in leaving if place.held == step), None)
+        return frozenset(_numbers([place for place in leaving if place is not holder]))
 
     def _wait_for_more(self) -> None:
         state = self.state
@@ -399,11 +436,11 @@ class _Turn:
         self._enter(Phase.FORMING, world=world, finished=frozenset(), finish_by=None, is_cut=False, last=None)
         self._do(Form(world.numbers, world))
 
-    def _end(self, code: int, reason: str, saves: bool = False) -> None:
+    def _end(self, code: int, reason: str) -> None:
         self._do(Say(f"The run ends with exit code {code}: {reason}."))
         if self.state.places:
-            self._do(End(tuple(self.state.places), code, reason, saves))
-        self._enter(Phase.ENDING, code=code, reason=reason, saves=saves)
+            self._do(End(tuple(self.state.places), code, reason))
+        self._enter(Phase.ENDING, code=code, reason=reason)
         self._check_ended()
 
     def _check_ended(self) -> None:
@@ -415,11 +452,15 @@ class _Turn:
     def _tick(self) -> None:
         state, limits = self.state, self.state.rules.limits
         if state.phase is Phase.ENDING:
-            if self.now >= state.since + (limits.save if state.saves else limits.end):
+            if self.now >= state.since + limits.end:
                 for place in state.places.values():
                     self._do(KillMember(place.member, "did not end in time"))
                 self._set(places={})
                 self._check_ended()
+            return
+        ends = state.ends_after_saving
+        if ends is not None and self.now >= ends.by:
+            self._end(ends.code, f"{ends.reason}; not all came to the step behind which they save")
             return
         silent = [place for place in state.places.values() if self.now >= place.heard + limits.silent]
         if silent:
@@ -471,15 +512,20 @@ class _Turn:
             if late:
                 self._lose([(place, f"did not stop within {limits.stop:g} s", False) for place in late])
             return
-        deadlines = [place.leaves_by for place in state.present if place.leaves_by is not None]
+        if state.ends_after_saving is not None:  # it has a limit of its own
+            return
+        deadlines = [place.leaves_by for place in state.leaving if place.leaves_by is not None]
         if self._late(limits.planned) or any(self.now >= deadline for deadline in deadlines):
             self._cut()
 
     def _tick_waiting(self) -> None:
         since, limit = self.state.short_since, self.state.rules.options.below_min_seconds
         if since is not None and self.now >= since + limit:
-            least = self.state.rules.options.min_workers
-            self._end(exits.PEER_LOST, f"there were fewer than {least} workers for {limit:g} s", saves=True)
+            reason = f"there were fewer than {self.state.rules.options.min_workers} workers for {limit:g} s"
+            by = self.now + self.state.rules.limits.save
+            self._set(ends_after_saving=EndAfterSaving(exits.PEER_LOST, reason, by))
+            self._do(Say(f"{reason.capitalize()}: those who are left do one more step, so that callbacks can save."))
+            self._form_next()
 
     def _late(self, limit: float) -> list[Place]:
         """Return who has not answered in time. Whoever compiles has more."""

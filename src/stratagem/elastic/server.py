@@ -29,6 +29,7 @@ from stratagem.elastic.events import (
     Form,
     Joined,
     KillMember,
+    Leaving,
     Lost,
     Say,
     Stop,
@@ -147,6 +148,15 @@ class Server(Door[JoinHello | LauncherHello]):
         if ended.error:
             self.report(Failed(member.number, ended.error))
         self.report(Lost(member.number, ended.how, ended.has_exited))
+
+    def let_all_leave(self, seconds: float) -> None:
+        """Let all members leave, as the run is told to end. Any thread may.
+
+        Args:
+            seconds: How long they still live.
+        """
+        for number in list(self._state.places):
+            self.report(Leaving(number, seconds))
 
     @property
     def status(self) -> Status:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stratagem.core.errors import PeerError, name_some
@@ -112,6 +112,21 @@ class Place:
 
 
 @dataclass(frozen=True)
+class EndAfterSaving:
+    """End of a run behind one more step, after which its members save.
+
+    Args:
+        code: The exit code.
+        reason: Why, in words.
+        by: When it ends, also if they have not saved.
+    """
+
+    code: int
+    reason: str
+    by: float
+
+
+@dataclass(frozen=True)
 class State:
     """Where a run stands.
 
@@ -133,9 +148,9 @@ class State:
         joined: When somebody joined last.
         finish_by: When those must have finished whose world has lost a member after others had finished.
         is_closed: Whether nobody comes in any more. Then there may be any number of workers.
+        ends_after_saving: How the run ends, once it is known that it ends behind one more step.
         code: The exit code, once the run ends.
         reason: Why the run ends.
-        saves: Whether members save before they go.
     """
 
     rules: Rules
@@ -155,15 +170,20 @@ class State:
     joined: float = 0.0
     finish_by: float | None = None
     is_closed: bool = False
+    ends_after_saving: EndAfterSaving | None = None
     code: int | None = None
     reason: str = ""
-    saves: bool = False
 
     @property
     def present(self) -> list[Place]:
         """Those members of the world that still live, in the order of ranks."""
         world = () if self.world is None else self.world.numbers
         return [self.places[number] for number in world if number in self.places]
+
+    @property
+    def leaving(self) -> list[Place]:
+        """Those of them who leave on purpose."""
+        return [place for place in self.present if place.leaves_by is not None]
 
     @property
     def at_work(self) -> list[Place]:
@@ -184,7 +204,25 @@ class State:
     @property
     def least(self) -> int:
         """With fewer members no world is formed."""
-        return 1 if self.is_closed else self.rules.options.min_workers
+        return 1 if self.is_closed or self.ends_after_saving is not None else self.rules.options.min_workers
+
+    def has_enough_without(self, leaving: Sequence[Place]) -> bool:
+        """Whether a world can be formed without some members.
+
+        Args:
+            leaving: Those members.
+        """
+        return len(self.successors(frozenset(place.member.number for place in leaving))) >= self.least
+
+    @property
+    def cannot_spare_all_who_leave(self) -> bool:
+        """Whether all who hold the state leave, and nobody can take it from one of them in a world with it."""
+        leaving = self.leaving
+        if not leaving or len(leaving) < len(self.present):
+            return False
+        going = frozenset(place.member.number for place in leaving[1:])
+        newcomers = set(self.successors(going)) - {place.member for place in leaving}
+        return not newcomers or not self.has_enough_without(leaving)
 
     @property
     def waiting(self) -> list[Member]:

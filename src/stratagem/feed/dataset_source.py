@@ -57,7 +57,9 @@ class DatasetSource(Source):
         choice = choose_policy(dataset.options(), dataset, workers, in_order=in_order or keeps_rows)
         self._given_size = self._present_size = rows_of_batches(dataset)
         if world is not None and keeps_rows:
-            self._present_size = world.bounds.rows_of_batch(_checked_size(self._given_size, choice.policy), workers)
+            self._present_size = world.membership.bounds.rows_of_batch(
+                _checked_size(self._given_size, choice.policy), workers
+            )
         if workers > 1 and strategy.is_chief:
             announce_once(f"data: {choice.reason}")
         self._given, self._strategy, self._adapt = dataset, strategy, adapt

@@ -238,7 +238,12 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         bound.apply_defaults()
         if method == "fit" and give_others(bound.arguments):
             args, kwargs = bound.args[1:], bound.kwargs
-        if method == "fit" and (strategy := strategy_of(model)) is not None and strategy.worker_count > 1:
+        strategy = strategy_of(model)
+        if (
+            method == "fit"
+            and strategy is not None
+            and (strategy.worker_count > 1 or strategy.mesh.world is not None)  # others may come
+        ):
             with_backups_of_workers(bound.arguments, resumers.backup_like)
         callbacks = bound.arguments.get("callbacks")
         resumer = resumer_among(callbacks) if method == "fit" else None

@@ -41,7 +41,7 @@ class _Whole(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         world = self._session.strategy.mesh.world
-        if world is not None and world.bounds.may_change and logs is not None:
+        if world is not None and world.membership.bounds.may_change and logs is not None:
             logs["workers"] = self._session.strategy.worker_count  # Keras gives all callbacks the same logs
         make_whole(self.model)
         self._session.check_weights(f"at the end of epoch {epoch + 1}")

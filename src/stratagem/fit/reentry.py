@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from stratagem.core.errors import UnsupportedError
+from stratagem.elastic.leaving import leaves_at_sigterm
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.dataset_source import DatasetSource
 from stratagem.fit.resuming import ResumesFit, Session
@@ -47,17 +48,18 @@ def in_changing_world(strategy: StrategyLike, make_place: MakesPlace, fit: Calla
     assert world is not None, "others have no workers that change"
     given = world.catch_up() if world.is_catching_up else None
     place = None
-    while True:
-        strategy.follow_workers()
-        world.made_for = world.layout
-        place = make_place(number, given, place)
-        try:
-            result = fit(place)
-        except ResizedError as error:
-            given = error.given
-        else:
-            world.has_trained()
-            return result
+    with leaves_at_sigterm(world.membership):
+        while True:
+            strategy.follow_workers()
+            world.made_for = world.layout
+            place = make_place(number, given, place)
+            try:
+                result = fit(place)
+            except ResizedError as error:
+                given = error.given
+            else:
+                world.has_trained()
+                return result
 
 
 def evaluated(strategy: StrategyLike, weights: Sequence[Any], evaluate: Callable[[bool], Result]) -> Result:
@@ -100,7 +102,7 @@ def check_input(session: Session, adapter: ShareAdapter) -> None:
         UnsupportedError: It is such an input, and workers may become more or fewer.
     """
     world = session.strategy.mesh.world
-    may_begin_again = world is not None and (session.begins_again or world.bounds.may_change)
+    may_begin_again = world is not None and (session.begins_again or world.membership.bounds.may_change)
     if may_begin_again and not (type(adapter) is ShareAdapter and isinstance(adapter.source, DatasetSource)):
         raise UnsupportedError(
             f"`{session.method}` was given a generator, a PyDataset, data of another library or a distributed "

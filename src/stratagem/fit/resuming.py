@@ -79,6 +79,23 @@ class Session:
         """Which steps it runs."""
         return KIND_OF[self.method]
 
+    def refuse_alone(self, harm: str) -> None:
+        """Refuse a model that each worker of a cluster trains for itself. The only one left of others is no such case.
+
+        Args:
+            harm: What would go wrong.
+
+        Raises:
+            UsageError: It is such a model.
+        """
+        strategy = self.strategy
+        if strategy.worker_count == 1 and strategy.mesh.world is None and current_peers() is not None:
+            raise UsageError(
+                f"Model {self.model.name!r} trains on this worker alone, and the cluster has several.",
+                harm,
+                "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
+            )
+
     def add(self, adapter: ShareAdapter) -> None:
         """Take another input, and let it begin where it was."""
         index = len(self.adapters)

@@ -75,12 +75,7 @@ class StepInspector(keras.callbacks.Callback):
     # What `fit` asks -----------------------------------------------------------------------------
 
     def begin_watching(self, session: Session) -> None:
-        if session.strategy.worker_count == 1 and current_peers() is not None:
-            raise UsageError(
-                f"Model {session.model.name!r} trains on this worker alone, and the cluster has several.",
-                "There are no replicas to compare, and each worker would write the same files.",
-                "Make and compile the model inside the scope of a MultiWorkerMirroredStrategy.",
-            )
+        session.refuse_alone("There are no replicas to compare, and each worker would write the same files.")
         facts = {"every": self.every, "replicas": self.replicas, "nonfinite": str(self.nonfinite)}
         session.strategy.check_agreement("arguments of Inspect", {**facts, "folder": self.folder is not None})
         self._looking = Looking(self, session)

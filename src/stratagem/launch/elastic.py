@@ -109,7 +109,7 @@ class ElasticRun:
         self._lost: list[TaskPlan] = []
         self._known = Deadline(0.0, self.clock)
         """Until when the coordinator may not know of all that were lost."""
-        self._has_lost = False
+        self._has_lost = self._have_left = False
         self._logs: dict[str, TaskLog] = {}
         self._grace: Deadline | None = None
 
@@ -194,6 +194,7 @@ class ElasticRun:
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
         own |= cache_variables(self._programs, variables)
+        own[environment.GRACE] = f"{self.grace_seconds:g}"
         own[environment.COUNTERS_FILE] = str(self._counters[plan.name].absolute())
         plan = replace(plan, environment=settings | own, is_chief=False)
         task = RunningTask(plan, self._logs[plan.name], self._screen, variables, self._guard.pipe)
@@ -209,15 +210,14 @@ class ElasticRun:
             for key, _ in self._selector.select(LOOK_SECONDS):
                 if key.data is None:
                     for number in signals.interrupts():
-                        self.interrupt = number
-                        self._begin_to_end(number)
+                        self._interrupted(number)
                 elif not key.data.read():
                     self._selector.unregister(key.fileobj)
             code = self._coordinator.status.code
             for pid in [pid for pid, task in self._running.items() if task.process.returncode is not None]:
                 self._ended(pid, self.clock.now() - began)
             self._replace_lost()
-            if not self._running and (code is not None or not self._goes_on_elsewhere):
+            if not self._running and (code is not None or not (self._goes_on_elsewhere or self._others_leave)):
                 return self._code(code)
             if code is not None:
                 self._begin_to_end(signal.SIGTERM if code else None)
@@ -232,9 +232,16 @@ class ElasticRun:
         """
         return self._has_lost and self._grace is None and self.failure is None
 
+    @property
+    def _others_leave(self) -> bool:
+        """Whether members of other machines still leave, as this launcher was told to end."""
+        is_told = self._grace is not None and self.interrupt is not None and not self._grace.expired
+        return is_told and isinstance(self._coordinator, Server) and bool(self._coordinator.state.places)
+
     def _code(self, code: int | None) -> int:
         if self.interrupt is not None:
-            return 128 + self.interrupt
+            have_left = code == exits.PREEMPTED or (code is None and self._have_left)
+            return exits.PREEMPTED if have_left else 128 + self.interrupt
         return (code or 0) if self.failure is None else self.failure.exit_code
 
     def _ended(self, pid: int, seconds: float) -> None:
@@ -247,6 +254,7 @@ class ElasticRun:
         if has_failed:  # by itself: one that was told to end does so with another code
             self.failure = self.failure or failure
         self._has_lost |= failure.returncode != 0
+        self._have_left |= failure.returncode == exits.PREEMPTED
         error = f"{failure.task} {failure.reason}" if has_failed else ""
         self._coordinator.ended(Ended(pid, failure.reason, error))
         if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:
@@ -261,6 +269,16 @@ class ElasticRun:
             for plan in self._lost:
                 self._start(plan, is_spare=True)
             self._lost.clear()
+
+    def _interrupted(self, number: int) -> None:
+        """Follow a signal to this launcher. The first lets processes end, after a last step; a second one kills."""
+        if self.interrupt is not None:
+            self._signal(signal.SIGKILL)
+            return
+        self.interrupt = number
+        if number != signal.SIGINT and isinstance(self._coordinator, Server):
+            self._coordinator.let_all_leave(self.grace_seconds)  # also those of other machines
+        self._begin_to_end(signal.SIGINT if number == signal.SIGINT else signal.SIGTERM)
 
     def _kill_member(self, member: Member, reason: str) -> None:
         """Kill the process of a member, if it is one of this launcher's. The server calls it in its thread."""

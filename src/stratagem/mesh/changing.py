@@ -27,7 +27,7 @@ from stratagem.core.errors import PeerError
 from stratagem.core.log import announce, logger
 from stratagem.elastic.client import PATIENCE_SECONDS, Membership
 from stratagem.elastic.events import End, Form, Go, Order, Stop
-from stratagem.elastic.world import Bounds, World, WorldChangedError
+from stratagem.elastic.world import World, WorldChangedError
 from stratagem.elastic.world_store import WorldClient
 from stratagem.host_memory.memory import HANG_SECONDS
 from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
@@ -52,6 +52,7 @@ class ChangingWorld:
         keeps_copies: Whether each worker keeps copies of another one's shards.
 
     Attributes:
+        membership: The connection to the coordinator.
         peers: The workers of the world. The object stays when they change.
         memory: What they have in common; it stays too.
         is_catching_up: Whether this worker is on its way to the step in which the others wait, and meets nobody.
@@ -72,7 +73,7 @@ class ChangingWorld:
     ) -> None:
         self._reach = reach
         self.keeps_rows_of_workers = keeps_rows_of_workers and membership.bounds.may_change
-        self._membership = membership
+        self.membership = membership
         self._thread = threading.get_ident()
         self.is_catching_up = False
         self._is_due: Literal["state", "formed"] | None = None
@@ -89,11 +90,6 @@ class ChangingWorld:
         self.memory = memory_of_one()
         self._enter()
         self.peers.renew = self._renew
-
-    @property
-    def bounds(self) -> Bounds:
-        """How many workers there may be."""
-        return self._membership.bounds
 
     @property
     def layout(self) -> Layout:
@@ -135,7 +131,7 @@ class ChangingWorld:
         if self.is_catching_up:
             self._arrive(state)
         while True:
-            if self._membership.may_begin():
+            if self.membership.may_begin():
                 try:
                     self._hand_round(state.shards(), has_stepped=False)
                     result = step()
@@ -146,7 +142,7 @@ class ChangingWorld:
                     logger.debug("A step was cut: %s", error)
                     state.put_back()
                 else:
-                    self._membership.completed()
+                    self.membership.completed()
                     self.own_state.completed()
                     return result
             if (taken := self._change(state)) is not None:
@@ -168,7 +164,7 @@ class ChangingWorld:
         if self.is_catching_up:
             self._arrive(state)
         # Its exchange may be over before the coordinator says so: then the others are on their way to the next world.
-        while self.is_cut or not self._membership.goes:
+        while self.is_cut or not self.membership.goes:
             self._change(state)
 
     def begin_step(self, state: StateOfStep[Any]) -> bool:
@@ -184,7 +180,7 @@ class ChangingWorld:
             ResizedError: Its programs do not fit the next world.
         """
         is_same = True
-        while not self._membership.may_begin():
+        while not self.membership.may_begin():
             self._change(state)
             is_same = False
         self._hand_round(state.shards(), has_stepped=False)
@@ -200,7 +196,7 @@ class ChangingWorld:
             PeerError: A worker is gone. The step does not count here; it may on others.
         """
         self._hand_round(shards, has_stepped=True)
-        self._membership.completed()
+        self.membership.completed()
         self.own_state.completed()
 
     def begin_program(self) -> None:
@@ -251,7 +247,7 @@ class ChangingWorld:
 
     def has_trained(self) -> None:
         """Tell the coordinator that nobody can come in any more: the `fit` is over that new workers begin with."""
-        self._membership.closed()
+        self.membership.closed()
 
     def catch_up(self) -> Given:
         """Return the state of the others, who wait for this worker. It begins with the step after it.
@@ -317,7 +313,7 @@ class ChangingWorld:
 
     def _first_world(self) -> World:
         while True:
-            order = self._membership.next_order()  # a spare waits as long as the run lasts
+            order = self.membership.next_order()  # a spare waits as long as the run lasts
             if isinstance(order, Form):
                 return order.world
             if isinstance(order, End):
@@ -337,7 +333,7 @@ class ChangingWorld:
                 self._report_formed()
                 order = self._next_order()
                 if isinstance(order, Stop):
-                    self._membership.stopped()
+                    self.membership.stopped()
                 elif isinstance(order, Form):
                     self._move(order.world)
                 elif isinstance(order, Go):
@@ -374,17 +370,17 @@ class ChangingWorld:
         self.peers.meet_with(range(self.layout.size))
 
     def _catches_up(self, does: bool) -> None:
-        self.is_catching_up = self._membership.is_busy = does
+        self.is_catching_up = self.membership.is_busy = does
 
     def _report_formed(self) -> None:
         if self._is_due is not None:
             self._is_due = None
-            self._membership.formed(self._world.number)
+            self.membership.formed(self._world.number)
 
     def _report_cut(self) -> None:
         """Report that the exchange of this world is over, in case that the coordinator does not know."""
-        if self.is_cut and self._membership.goes:
-            self._membership.stopped()
+        if self.is_cut and self.membership.goes:
+            self.membership.stopped()
 
     def _follow_into_next_world(self) -> None:
         """Take this worker's place in the next world that comes about."""
@@ -392,7 +388,7 @@ class ChangingWorld:
         while True:
             order = self._next_order()
             if isinstance(order, Stop):
-                self._membership.stopped()
+                self.membership.stopped()
             elif isinstance(order, Form):
                 try:
                     return self._move(order.world)
@@ -410,7 +406,7 @@ class ChangingWorld:
         logger.debug("%s", error)
 
     def _next_order(self) -> Order:
-        order = self._membership.next_order(PATIENCE_SECONDS)
+        order = self.membership.next_order(PATIENCE_SECONDS)
         if isinstance(order, End):
             self._end(order)
         return order
@@ -425,10 +421,10 @@ class ChangingWorld:
     # Worlds ------------------------------------------------------------------------------------------
 
     def _client(self, world: World) -> WorldClient:
-        return WorldClient(self._membership, world, jax.errors.JaxRuntimeError)
+        return WorldClient(self.membership, world, jax.errors.JaxRuntimeError)
 
     def _rank_in(self, world: World) -> int:
-        return world.rank_of(self._membership.number)
+        return world.rank_of(self.membership.number)
 
     def _move(self, world: World) -> None:
         """Take this worker's place in a world; all its members do."""
@@ -458,7 +454,7 @@ class ChangingWorld:
             self.peers.meet_with([self.peers.own_index] if own is None else present)
             return
         self._meet_in_memory()
-        self._membership.formed(self._world.number)
+        self.membership.formed(self._world.number)
         while not isinstance(order := self._next_order(), Go):
             if isinstance(order, Form):
                 return self._move(order.world)

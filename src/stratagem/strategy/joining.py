@@ -133,9 +133,10 @@ def devices_in(world: ChangingWorld) -> Sequence[Device]:
     """Return a device for each worker: this one's at its place, and devices that stand for those of the others."""
     own, *others = jax.devices("cpu")
     count, rank = world.layout
-    if world.bounds.most > len(others) + 1:
+    most = world.membership.bounds.most
+    if most > len(others) + 1:
         raise UnsupportedError(
-            f"The run may have {world.bounds.most} workers; with --spares or --elastic there may be {len(others) + 1}.",
+            f"The run may have {most} workers; with --spares or --elastic there may be {len(others) + 1}.",
             "The mesh would have no place for the other workers.",
             "Start fewer workers, or leave --spares and --elastic out.",
         )

@@ -105,7 +105,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             sharding = sharding_of(shard, shard_min_size, replicas, layouts)
         else:
             _check_replaceable(options, layouts)
-            largest = sharding_of(shard, shard_min_size, world.bounds.most)
+            largest = sharding_of(shard, shard_min_size, world.membership.bounds.most)
             sharding = None if largest is None else largest.among(replicas)
             if largest is not None:
                 world.own_state.axis_among = functools.partial(_axis_among, largest)
@@ -129,7 +129,7 @@ class MultiWorkerMirroredStrategy(Strategy):
             worker_index=membership.process_index,
         )
         if world is not None and world.is_catching_up:
-            self._replicas_at_start = world.bounds.wanted
+            self._replicas_at_start = world.membership.bounds.wanted
         # Sums of other shapes, or of other codes in the same bytes, would never meet or mean nothing.
         facts = {"compression": str(options.compression), "compression_rank": options.rank}
         in_shards = {"shard": str(shard), "shard_min_size": str(shard_min_size)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 import stratagem
 from stratagem import keras
 from stratagem.backup.commit import Commit, commit_of, stateful_in, taken
-from stratagem.checkpoint.objects import Holder
 from stratagem.core.errors import InputError, UnsupportedError
 from stratagem.mesh.divided import is_in_shards
 from stratagem.mesh.given import Given
@@ -20,18 +20,12 @@ from stratagem.mesh.given import Given
 STRATEGY = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
 
 
-class Root(Holder):
-    """What has the objects of a loop as attributes."""
-
-    def __init__(self, **given: Any) -> None:
-        vars(self).update(given)
-
-    def checkpoint_parts(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if not isinstance(value, int | list)}
+Root = SimpleNamespace
+"""What has the objects of a loop as attributes."""
 
 
 def held(root: Root, before: Commit | None = None) -> Commit:
-    return commit_of(vars(root), root, STRATEGY.mesh, before)
+    return commit_of(vars(root), STRATEGY.mesh, before)
 
 
 def trained(seed: int) -> Root:
@@ -131,12 +125,11 @@ def in_shards() -> Any:
 
 
 def test_what_rests_in_shards_is_held_as_it_is() -> None:
-    root, model = Holder(), in_shards()
-    vars(root)["thing"] = model
+    model = in_shards()
     kernel = model.layers[0].kernel
     before = kernel.value
     assert is_in_shards(before)
-    commit = commit_of({"thing": model}, root, STRATEGY.mesh, None)
+    commit = commit_of({"thing": model}, STRATEGY.mesh, None)
     kernel.assign(np.zeros((8, 4)))
     commit.put_back(STRATEGY.mesh)
     np.testing.assert_array_equal(np.asarray(kernel), np.asarray(before))
@@ -153,8 +146,6 @@ def test_what_rests_in_shards_is_held_as_it_is() -> None:
     ],
 )
 def test_what_cannot_be_taken_is_refused(value: Any, kind: type[Exception], message: str) -> None:
-    root = Holder()
     thing = value()
-    vars(root)["thing"] = thing
     with pytest.raises(kind, match=message):
-        stateful_in({"thing": thing}, root, STRATEGY.mesh)
+        stateful_in({"thing": thing}, STRATEGY.mesh)

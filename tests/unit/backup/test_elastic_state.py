@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -26,6 +28,7 @@ class World:
         self.loop: Any = None
         self.is_forming = False
         self.told: list[str] = []
+        self.membership = SimpleNamespace(ends_here=False)
 
     def catch_up(self) -> Given | None:
         return self.given
@@ -236,6 +239,39 @@ def test_without_workers_that_change_a_loop_runs_once() -> None:
     assert calls == [0]
     with pytest.raises(AssertionError, match="a loop begins with one"):
         _ = state.held
+
+
+def test_a_loop_saves_behind_the_last_step_of_a_run_that_ends() -> None:
+    world = World([])
+    state = state_in(world)
+    saved: list[tuple[int, float]] = []
+
+    def loop(own: Any) -> None:
+        for own.step in range(1, 5):
+            own.total.assign(own.total + 1.0)
+            world.membership.ends_here = own.step == 3
+            own.commit()
+
+    state.run(loop, save=lambda: saved.append((state.held.plain["step"], float(state.total[0]))))
+    assert saved == [(3, 3.0)]
+    world.membership.ends_here = True
+    state.run(lambda own: own.commit())  # that of a loop before saves no more
+    assert saved == [(3, 3.0)]
+
+
+def test_a_checkpoint_holds_all_of_the_state(tmp_path: Path) -> None:
+    state, other = state_in(None), state_in(None)
+    state.total.assign([1.0, 2.0])
+    state.step, state.seen = 7, [1, (2, "three")]
+    state.table = np.arange(6, dtype="int16").reshape(2, 3)
+    state.halves = jnp.asarray([0.5, 1.5], "bfloat16")
+    path = stratagem.train.Checkpoint(state=state).write(tmp_path / "state")
+    stratagem.train.Checkpoint(state=other).read(path).assert_consumed()
+    np.testing.assert_array_equal(other.total, [1.0, 2.0])
+    assert (other.step, other.seen) == (7, [1, (2, "three")])
+    np.testing.assert_array_equal(other.table, [[0, 1, 2], [3, 4, 5]])
+    assert (other.table.dtype, other.halves.dtype) == ("int16", "bfloat16")
+    np.testing.assert_array_equal(np.asarray(other.halves, "float32"), [0.5, 1.5])
 
 
 def test_loops_do_not_stand_in_each_other_or_in_programs() -> None:

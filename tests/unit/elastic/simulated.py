@@ -215,10 +215,9 @@ class Simulation:
 
     def _check_world(self, world: World) -> None:
         """What holds for every world."""
-        options = self.rules.options
         assert world.number == (self.worlds[-1].number if self.worlds else 0) + 1
         assert len(set(world.numbers)) == len(world.members)
-        least = 1 if self.state.is_closed else options.min_workers
+        least = self.state.least
         assert least <= len(world.members) <= self.rules.most
         assert set(world.numbers) <= self.state.places.keys()
         for number in world.numbers:
@@ -271,8 +270,6 @@ class Simulation:
                 self.at(self._delay(), lambda: self._send_stopped(process, order.world), process)
         elif isinstance(order, End):
             process.token += 1
-            if order.saves and process.gate.holds_state:
-                self.saved.append(process.gate.completed)
             self.at(self._delay(), lambda: self.kill(process, "ended"), process)
 
     def _send_stopped(self, process: SimulatedMember, world: int) -> None:
@@ -340,6 +337,8 @@ class Simulation:
         if process.member.number in self.state.places:
             assert process.world.number == self._running, "two worlds train at a time"
         process.gate.complete()
+        if process.gate.ends_here:
+            self.saved.append(process.gate.completed)
         process.own_step = process.gate.completed
         process.value = hash((process.value, process.own_step, process.world.number))
         place = (process.world.number, process.own_step)

@@ -57,6 +57,20 @@ def test_a_planned_stop_waits_for_the_last_step() -> None:
     assert gate.stopped() == Stopped(1, 1, 5)
 
 
+def test_a_run_ends_behind_its_last_step_and_not_before() -> None:
+    gate = training(3)
+    gate.hear(Stop(ME, 1, False, "all leave"))
+    assert not gate.ends_here
+    assert gate.hear(StopAfter(ME, 1, 4, saves=True)) is None
+    assert not gate.ends_here
+    assert gate.may_begin() is True
+    assert not gate.ends_here
+    gate.complete()
+    assert gate.ends_here
+    gate.hear(Stop(ME, 1, True, "worker 1 died"))
+    assert not gate.ends_here
+
+
 def test_a_planned_stop_in_a_step_counts_the_step() -> None:
     gate = training(3)
     assert gate.may_begin() is True

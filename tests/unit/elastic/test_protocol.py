@@ -246,7 +246,7 @@ def test_forming_ends_where_nobody_holds_the_state() -> None:
     run.stop({2: 5})
     (end,) = run.hear(lost(2))
     assert isinstance(end, End)
-    assert (end.to, end.code, end.saves) == ((9,), exits.PEER_LOST, False)
+    assert (end.to, end.code) == ((9,), exits.PEER_LOST)
     assert end.reason.startswith("nobody is left who holds the state: worker 0 (host a, pid 101) was ended by SIGKILL")
 
 
@@ -422,11 +422,98 @@ def test_running_lets_a_spare_leave() -> None:
     assert run.hear(Leaving(9, 30.0)) == [End((9,), exits.PREEMPTED, "it left on purpose, the others go on")]
 
 
-def test_running_saves_where_the_last_one_leaves() -> None:
-    run = Run(1).start(9)
-    run.hear(Leaving(1, 30.0), Begun(1, 1, 5))
+def test_spares_take_the_places_where_all_leave() -> None:
+    run = Run(2).start(8, 9)
+    run.hear(Leaving(1, 30.0))
+    run.hear(Leaving(2, 30.0), Begun(1, 1, 5), Begun(2, 1, 5))
+    run.stop({1: 5})
+    assert run.stop({2: 5}) == [  # the state of one of them is needed once more
+        End((2,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        Form((1, 8), world(2, 1, 8, step=5, spares=(8,))),
+    ]
+    run.hear(Formed(1, 2))
+    assert [type(each) for each in run.hear(Formed(8, 2))] == [Go, Stop]
+    run.hear(Begun(1, 2, 5), Begun(8, 2, 5))
+    run.stop({1: 5})
+    assert run.stop({8: 5}) == [
+        End((1,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        Form((9, 8), world(3, 9, 8, donor=1, step=5, spares=(8, 9))),
+    ]
+
+
+def test_all_that_leave_save_behind_one_more_step() -> None:
+    run = Run(2).start()
+    names = "worker 0 (host a, pid 101), worker 1 (host a, pid 102)"
+    run.hear(Leaving(1, 30.0))  # a planned change, until the other leaves too
+    run.hear(Leaving(2, 30.0), Begun(1, 1, 5))
+    assert run.hear(Begun(2, 1, 6)) == [StopAfter((1, 2), 1, 6)]
+    run.stop({1: 6})
+    assert run.stop({2: 6}) == [Go((1, 2), 1)]
+    reason = f"all who hold the state leave: {names}"
+    assert run.later(0.1) == [Stop((1, 2), 1, False, reason)]
+    run.hear(Begun(1, 1, 6))
+    assert run.hear(Begun(2, 1, 7)) == [StopAfter((1, 2), 1, 8, saves=True)]
+    run.stop({1: 8})
+    assert run.stop({2: 8}) == [End((1, 2), exits.PREEMPTED, reason)]
+
+
+def test_all_that_leave_at_once_save_behind_one_more_step() -> None:
+    run = Run(1).start()
     reason = "all who hold the state leave: worker 0 (host a, pid 101)"
-    assert run.stop({1: 5}) == [End((9, 1), exits.PREEMPTED, reason, saves=True)]
+    assert run.hear(Leaving(1, 30.0)) == [Stop((1,), 1, False, reason)]
+    assert run.hear(Begun(1, 1, 5)) == [StopAfter((1,), 1, 6, saves=True)]
+    assert run.later(29.9) == []
+    assert run.later(0.1) == [End((1,), exits.PREEMPTED, f"{reason}; not all came to the step behind which they save")]
+
+
+def test_a_last_step_is_done_again_by_those_who_are_left() -> None:
+    run = Run(2).start()
+    run.hear(Leaving(1, 30.0))
+    run.hear(Leaving(2, 30.0), Begun(1, 1, 5), Begun(2, 1, 5))
+    run.stop({1: 5, 2: 5})
+    run.later(0.1)
+    run.hear(Begun(1, 1, 5), Begun(2, 1, 5))
+    (cut,) = run.hear(lost(2))
+    assert isinstance(cut, Stop)
+    assert cut.cut
+    assert run.stop({1: 5}) == [Form((1,), world(2, 1, step=5))]
+    assert [type(each) for each in run.hear(Formed(1, 2))] == [Go, Stop]
+    assert run.hear(Begun(1, 2, 5)) == [StopAfter((1,), 2, 6, saves=True)]
+    (end,) = run.stop({1: 6})
+    assert isinstance(end, End)
+    assert end.code == exits.PREEMPTED
+
+
+def test_a_last_step_that_is_not_left_ends_well() -> None:
+    run = Run(1).start()
+    run.hear(Leaving(1, 30.0), Begun(1, 1, 5))
+    assert run.hear(Finished(1, 1, 5)) == [End((1,), 0, "training has come to its end")]
+
+
+def test_one_that_leaves_stays_while_too_few_would_be_left() -> None:
+    run = Run(2, least=2).start()
+    assert run.hear(Leaving(1, 30.0)) == []
+    assert run.later(20) == []
+    assert run.hear(Joined(member(9, is_spare=True))) == []
+    leaves = "worker 0 (host a, pid 101) leaves on purpose"
+    assert run.later(0.1) == [Stop((1, 2), 1, False, leaves)]
+    run.hear(Begun(1, 1, 5), Begun(2, 1, 5))
+    run.stop({1: 5})
+    assert run.stop({2: 5}) == [
+        End((1,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        Form((9, 2), world(2, 9, 2, donor=1, step=5, spares=(9,))),
+    ]
+
+
+def test_one_that_leaves_goes_while_its_machine_is_still_there() -> None:
+    run = Run(2, least=2).start()
+    run.hear(Leaving(1, 30.0))
+    assert run.later(30 - LIMITS.reserve - 0.1) == []
+    assert [type(each) for each in run.later(0.1)] == [Stop]
+    run.hear(Begun(1, 1, 5), Begun(2, 1, 5))
+    run.stop({1: 5})
+    assert run.stop({2: 5}) == [End((1,), exits.PREEMPTED, "it left on purpose, the others go on")]
+    assert run.state.phase is Phase.WAITING
 
 
 # Stopping --------------------------------------------------------------------------------------------
@@ -561,12 +648,26 @@ def test_waiting_goes_on_when_enough_have_come() -> None:
 
 
 def test_waiting_ends_after_its_limit_and_saves() -> None:
+    """Those who are left do one more step, also if they are too few, and save behind it."""
     run = waiting()
     assert run.later(59) == []
-    assert run.later(1) == [End((1,), exits.PEER_LOST, "there were fewer than 2 workers for 60 s", saves=True)]
-    assert run.later(LIMITS.save - 1) == []
-    assert run.later(1) == [KillMember(member(1), "did not end in time")]
+    assert run.later(1) == [Form((1,), world(2, 1, step=5))]
+    reason = "there were fewer than 2 workers for 60 s"
+    assert run.hear(Formed(1, 2)) == [Go((1,), 2), Stop((1,), 2, False, reason)]
+    assert run.hear(Begun(1, 2, 5)) == [StopAfter((1,), 2, 6, saves=True)]
+    assert run.stop({1: 6}) == [End((1,), exits.PEER_LOST, reason)]
+    assert run.later(LIMITS.end) == [KillMember(member(1), "did not end in time")]
     assert run.state.phase is Phase.ENDED
+
+
+def test_waiting_ends_where_nobody_comes_to_the_last_step() -> None:
+    run = waiting()
+    run.later(60)
+    run.hear(Formed(1, 2), Begun(1, 2, 5))
+    assert run.later(LIMITS.save - 1) == []
+    (end,) = run.later(1)
+    assert isinstance(end, End)
+    assert end.reason == "there were fewer than 2 workers for 60 s; not all came to the step behind which they save"
 
 
 def test_waiting_ends_where_nobody_holds_the_state() -> None:
@@ -601,13 +702,16 @@ def test_waiting_counts_from_the_first_time_that_too_few_were_left() -> None:
     run.hear(Joined(member(7)), lost(7))
     assert run.state.phase is Phase.WAITING
     assert run.later(19) == []
-    assert run.later(1)[0] == End((1,), exits.PEER_LOST, "there were fewer than 2 workers for 60 s", saves=True)
+    assert run.later(1) == [Form((1,), world(3, 1, step=5))]
 
 
 def test_waiting_saves_where_the_last_one_leaves() -> None:
     run = waiting()
     reason = "all who hold the state leave: worker 0 (host a, pid 101)"
-    assert run.hear(Leaving(1, 30.0)) == [End((1,), exits.PREEMPTED, reason, saves=True)]
+    assert run.hear(Leaving(1, 30.0)) == [Form((1,), world(2, 1, step=5))]
+    assert run.hear(Formed(1, 2)) == [Go((1,), 2), Stop((1,), 2, False, reason)]
+    assert run.hear(Begun(1, 2, 5)) == [StopAfter((1,), 2, 6, saves=True)]
+    assert run.stop({1: 6}) == [End((1,), exits.PREEMPTED, reason)]
 
 
 def test_waiting_counts_a_state_that_was_taken_before_the_stop() -> None:

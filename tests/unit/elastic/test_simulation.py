@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.unit.elastic.simulated import SimulatedMember, Simulation, ended_for_a_reason
 
+from stratagem.core import exits
 from stratagem.elastic.limits import Limits
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.state import Rules
@@ -73,6 +74,27 @@ def random_run(seed: int) -> Simulation:
         simulation.at(choices.uniform(0, 8), lambda is_spare=is_spare: simulation.join(is_spare))
     check_end(simulation, simulation.run())
     return simulation
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_all_leave_behind_one_step_and_save(seed: int) -> None:
+    """Also if one of them dies meanwhile."""
+    choices = random.Random(seed)
+    simulation = Simulation(rules(3), steps=100_000, seed=seed)
+
+    def leave() -> None:
+        for process in simulation.members.values():
+            simulation.at(choices.choice([0.0, choices.uniform(0.0, 0.5)]), lambda p=process: simulation.leave(p, 60.0))
+        if seed % 4 == 0:
+            simulation.at(choices.uniform(0.0, 2.0), lambda: simulation.kill(simulation.members[2]))
+
+    simulation.at(3.0, leave)
+    assert simulation.run() == exits.PREEMPTED
+    assert "not all came" not in simulation.state.reason
+    last = [simulation.members[number] for number in simulation.worlds[-1].numbers]
+    step = max(process.own_step for process in last)
+    assert simulation.saved.count(step) == sum(process.own_step == step for process in last)
+    assert step == max(process.own_step for process in simulation.members.values())
 
 
 @pytest.mark.parametrize("block", range(6))

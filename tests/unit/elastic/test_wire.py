@@ -104,9 +104,10 @@ WORLD = World(3, (Member(7, "a", 11, "a:1"), Member(4, "b", 12, "b:1", True)), 0
 ORDERS: list[Order] = [
     Stop((7,), 2, True, "worker 1 died"),
     StopAfter((7,), 2, 13),
+    StopAfter((7,), 2, 13, saves=True),
     Form((7,), WORLD),
     Go((7,), 3),
-    End((7,), 43, "nobody is left", saves=True),
+    End((7,), 43, "nobody is left"),
 ]
 
 

@@ -120,7 +120,7 @@ def test_a_generator_is_refused_where_it_would_be_read_a_second_time(
         "dataset": {"x": stratagem.data.Dataset.from_tensor_slices((x, x)).batch(2)},
         "generator": {"x": (batch for batch in [(x, x)])},
     }
-    mesh = SimpleNamespace(world=SimpleNamespace(bounds=Bounds(least, 2, 2)))
+    mesh = SimpleNamespace(world=SimpleNamespace(membership=SimpleNamespace(bounds=Bounds(least, 2, 2))))
     session: Any = SimpleNamespace(strategy=SimpleNamespace(mesh=mesh), begins_again=begins_again, method="evaluate")
     adapters = {kind: strategy.make_adapter(arguments, in_order=False) for kind, arguments in given.items()}
     for kind, adapter in adapters.items():

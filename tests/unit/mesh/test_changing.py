@@ -26,7 +26,7 @@ def test_one_that_was_a_step_behind_begins_again_from_the_state_that_it_took(
     world: Any = ChangingWorld.__new__(ChangingWorld)
     world.made_for = Layout(3, 1)
     world.peers = SimpleNamespace(own_index=1, meet_with=lambda ranks: None)
-    world._membership = SimpleNamespace(is_busy=False)
+    world.membership = SimpleNamespace(is_busy=False)
     world.own_state = own_state(taken)
     monkeypatch.setattr(ChangingWorld, "layout", Layout(2, 1))
     monkeypatch.setattr(world, "_exchanged_state", lambda state: None)  # all hold the same by now
@@ -51,7 +51,7 @@ def world_of(may_begin: list[bool]) -> Any:
     world.told, world.loop, world.is_catching_up = told, None, False
     world._is_due = None
     world.own_state = own_state(TAKEN)
-    world._membership = SimpleNamespace(
+    world.membership = SimpleNamespace(
         may_begin=lambda: may_begin.pop(0), completed=lambda: told.append("completed"), goes=True, number=0
     )
     world._world = SimpleNamespace(number=2, members=[0], rank_of=lambda number: 0)
@@ -94,12 +94,12 @@ def test_a_worker_whose_exchange_is_over_waits_for_the_next_world() -> None:
 
 def test_an_exchange_that_is_over_is_reported() -> None:
     world = world_of([])
-    world._membership.stopped = lambda: world.told.append("stopped")
+    world.membership.stopped = lambda: world.told.append("stopped")
     world._report_cut()
     assert world.told == []
     world.memory.is_cut = True
     world._report_cut()
-    world._membership.goes = False  # the coordinator knows
+    world.membership.goes = False  # the coordinator knows
     world._report_cut()
     assert world.told == ["stopped"]
 
