@@ -3,7 +3,8 @@
     stratagem run --ps 2 --workers 1 --max-restarts 9 tests/faults/trains_with_servers.py FOLDER TASK:EPOCH:BATCH ...
 
 Each task writes its process id to FOLDER. The chief kills TASK (`chief-0`, `ps-1`, `worker-0`), once, when that many
-batches of that epoch are done and nothing is under way. At the end it writes `end.json`, and the weights.
+batches of that epoch are done and nothing is under way. At the end it writes `end.json`, and the weights. "hurries"
+lets it wait for two workers for half a second only.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ def train(strategy: Any, folder: Path, kills: Sequence[str] = ()) -> dict[str, A
 def main(folder: Path, kills: Sequence[str]) -> None:
     task = json.loads(os.environ["TF_CONFIG"])["task"]
     (folder / f"{task['type']}-{task['index']}").write_text(str(os.getpid()))
-    end = train(stratagem.ParameterServerStrategy(), folder, kills)
+    hurries = {"elastic": stratagem.ElasticOptions(2, below_min_seconds=0.5)} if "hurries" in kills else {}
+    end = train(stratagem.ParameterServerStrategy(**hurries), folder, [kill for kill in kills if kill != "hurries"])
     (folder / "end.json").write_text(json.dumps(end))
 
 

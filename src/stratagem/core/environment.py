@@ -53,6 +53,9 @@ SPARE: Final = "STRATAGEM_SPARE"
 GRACE: Final = "STRATAGEM_GRACE"
 """Seconds between SIGTERM and SIGKILL, for workers that may leave a run. Set by `stratagem run`; 30 by default."""
 
+MIN_WORKERS: Final = "STRATAGEM_MIN_WORKERS"
+"""With fewer workers the chief of parameter servers hands out no work. Set by `stratagem run --elastic --ps`."""
+
 OPEN_CLUSTER: Final = "STRATAGEM_OPEN_CLUSTER"
 """Set to 1: tasks of a parameter-server cluster without keys or a secret let everybody in who reaches their ports."""
 

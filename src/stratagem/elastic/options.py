@@ -23,7 +23,8 @@ class ElasticOptions:
     """What may change while a model trains, and how far.
 
     Give it to `MultiWorkerMirroredStrategy(elastic=...)`, and start the program with `stratagem run --spares` or
-    `--elastic`.
+    `--elastic`. With `ParameterServerStrategy(elastic=...)` it says how many workers there must be
+    (docs/parameter_servers.md).
 
     Args:
         min_workers: Training waits when there are fewer workers than this.

@@ -163,7 +163,7 @@ def _stratagem() -> None:
     "--elastic",
     metavar="MIN:MAX",
     help="Start MAX workers, equally many on each node. When one dies, the others continue from memory while at least "
-    "MIN are left. A new worker is started and joins them. Only for workers on CPUs.",
+    "MIN are left. A new worker is started and joins them. For workers on CPUs, and for those of --ps.",
 )
 @click.option(
     "--hang-timeout",
@@ -213,13 +213,15 @@ def _run(
         )
     watching = Watching(**{field.name: asked.pop(field.name) for field in fields(Watching)})
     least, asked["workers"] = numbers_of(elastic, asked["workers"], asked["nodes"])
-    if is_elastic := spares > 0 or elastic is not None:
-        check_used()
+    is_elastic, has_servers = spares > 0 or elastic is not None, asked["ps"] > 0
+    if is_elastic:
+        check_used(has_servers=has_servers)
     command = ("-m", script, *arguments) if is_module else (script, *arguments)
     request = Request(command, **{name: asked.pop(name) for name in list(asked) if name in _REQUEST})
-    restarts = Restarts(**asked)
+    restarts = Restarts(**asked, replaces_workers=is_elastic and has_servers)
     variables = os.environ | ({environment.HANG_TIMEOUT: str(hang_timeout)} if hang_timeout is not None else {})
     variables |= {environment.COMPILATION_CACHE: "false"} if no_compilation_cache else {}
+    variables |= {environment.MIN_WORKERS: str(least)} if is_elastic and has_servers else {}
     variables |= watching.variables
     restarts.check(request.workers, request.nodes)
     _note_misplaced(request)
@@ -240,7 +242,7 @@ def _run(
         print("\n\n".join(map(_description, make_plan(request, this_machine(), variables))))
         return 0
     with watched(shlex.join(command), watching, variables) as observer:
-        if is_elastic:
+        if is_elastic and not has_servers:
             observer.tell = lambda line: tell(f"stratagem: {line}")
             elastically = functools.partial(
                 ElasticRun,

@@ -37,7 +37,7 @@ from stratagem.launch.local import RunningTask, Signals, open_logs
 from stratagem.launch.machine import LOOPBACK, Machine
 from stratagem.launch.output import Screen, TaskLog, failure_report, stdout_screen, tell
 from stratagem.launch.plan import Request, TaskPlan, make_plan
-from stratagem.launch.supervise import Failure
+from stratagem.launch.supervise import MOST_STARTS, Failure
 
 LOOK_SECONDS: Final = 0.1
 """How often the launcher asks whether the run has ended."""
@@ -45,9 +45,6 @@ LOOK_SECONDS: Final = 0.1
 KNOWN_SECONDS: Final = 0.5
 """After how long the coordinator surely knows that a process was lost, so that its status counts. A replacement that
 was started at once took the core of the spare: training paused for 1.9 s, and pauses for 1.0 s now."""
-
-MOST_STARTS: Final = 1000
-"""Processes that are started at most: something is wrong where so many die."""
 
 
 @dataclass

@@ -51,12 +51,24 @@ def _is_given(option: str) -> bool:
     return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
-def check_used() -> None:
+def check_used(*, has_servers: bool) -> None:
     """Refuse options that a run with --spares or --elastic does not use.
+
+    Args:
+        has_servers: Whether there are parameter servers, whose workers do not wait for each other.
 
     Raises:
         ClusterError: There is one.
     """
+    if has_servers:
+        if _is_given("spares"):
+            raise ClusterError(
+                "--spares was given with --ps.",
+                "Workers of parameter servers do not wait for each other, so nobody has to take the place of a lost "
+                "one at once.",
+                "Write --elastic MIN:MAX instead: it starts MAX workers, and each lost one again.",
+            )
+        return
     unused = {"hang_timeout": "--hang-timeout", "on": "--restart-on", "backoff_seconds": "--backoff"}
     unused["min_workers"] = "--min-workers"
     given = [name for option, name in unused.items() if _is_given(option)]

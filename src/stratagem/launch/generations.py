@@ -108,6 +108,7 @@ class Run:
                     signals=signals,
                     variables=self.variables,
                     replacements=self._history.restarts_left,
+                    replaces_workers=self.restarts.replaces_workers,
                     clock=self.clock,
                 )
         finally:

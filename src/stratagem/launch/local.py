@@ -38,6 +38,7 @@ def run_tasks(
     signals: Signals,
     variables: Mapping[str, str] = os.environ,
     replacements: int = 0,
+    replaces_workers: bool = False,
     clock: Clock | None = None,
 ) -> Supervisor:
     """Run tasks until all of them have ended.
@@ -50,6 +51,7 @@ def run_tasks(
         signals: Where the signals to this process arrive.
         variables: The environment below that of the tasks.
         replacements: How many lost tasks may be started again alone, where a chief hands out the work.
+        replaces_workers: Whether lost workers are started again each time there, which does not count.
         clock: Where time comes from.
 
     Returns:
@@ -59,7 +61,10 @@ def run_tasks(
         StartupError: A task could not be started.
     """
     names = [task.name for task in tasks]
-    supervisor = Supervisor(names, grace_seconds, clock or Clock(), replacements=replacements)
+    own_clock = clock or Clock()
+    supervisor = Supervisor(
+        names, grace_seconds, own_clock, replacements=replacements, replaces_workers=replaces_workers
+    )
     with ExitStack() as stack:
         selector = stack.enter_context(selectors.DefaultSelector())
         selector.register(signals, selectors.EVENT_READ)

@@ -29,6 +29,8 @@ class Restarts:
         backoff_seconds: Pause after a generation that failed before its first step; doubled when the next one
             does too.
         min_workers: With how few workers a run may go on; None for no fewer than it began with.
+        replaces_workers: Whether workers of parameter servers are started again each time they are lost, which does not
+            count.
 
     Raises:
         ClusterError: The values contradict one another.
@@ -38,6 +40,7 @@ class Restarts:
     on: str = "any"
     backoff_seconds: float = 1.0
     min_workers: int | None = None
+    replaces_workers: bool = False
 
     def check(self, workers: int, nodes: int) -> None:
         """Refuse what cannot be done with so many workers on so many nodes."""

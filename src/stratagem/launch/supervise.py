@@ -17,6 +17,9 @@ from stratagem.core.clock import Clock, Deadline
 CAUSE_SECONDS: Final = 2.0
 """How long to wait, when a task says that it lost a peer, for the end of that peer."""
 
+MOST_STARTS: Final = 1000
+"""Processes that are started at most: something is wrong where so many die."""
+
 SERVED_OUT_SECONDS: Final = 10.0
 """How long tasks that serve a chief may go on when it has ended; it tells them, so they do not need it."""
 
@@ -93,9 +96,18 @@ class Supervisor:
         grace_seconds: Time between the signal that asks and SIGKILL.
         clock: Where time comes from.
         replacements: How many lost tasks may be started again, where there are parameter servers.
+        replaces_workers: Whether workers of theirs are started again each time, which does not count.
     """
 
-    def __init__(self, tasks: Collection[str], grace_seconds: float, clock: Clock, *, replacements: int = 0) -> None:
+    def __init__(
+        self,
+        tasks: Collection[str],
+        grace_seconds: float,
+        clock: Clock,
+        *,
+        replacements: int = 0,
+        replaces_workers: bool = False,
+    ) -> None:
         self.running = set(tasks)
         has_servers = any(_type(task) == "ps" for task in tasks)
         self._dispensable = {task for task in tasks if has_servers and _type(task) == "worker"}
@@ -106,7 +118,8 @@ class Supervisor:
         """Those that may be started again alone."""
         self._replacements = replacements
         self.num_replaced = 0
-        """How many tasks were started again, but for those that only followed another."""
+        """How many tasks were started again that count: but for those that only followed another."""
+        self._free_starts = MOST_STARTS if replaces_workers else 0
         self._chief_may_follow = False
         self._left_alone: Deadline | None = None
         self._lost: list[Failure] = []
@@ -171,9 +184,11 @@ class Supervisor:
         if task not in self._replaceable or not exits.is_retryable(code):
             return False
         follows = self._chief_may_follow and code == exits.PEER_LOST and task not in self._servants
-        if not follows and self.num_replaced >= self._replacements:
+        is_free = task in self._dispensable and self._free_starts > 0
+        if not (follows or is_free) and self.num_replaced >= self._replacements:
             return task in self._dispensable
-        self.num_replaced += not follows
+        self._free_starts -= is_free
+        self.num_replaced += not (follows or is_free)
         # The chief of a server that was lost ends too, once, and begins anew with it.
         if task not in self._dispensable:
             self._chief_may_follow = task in self._servants

@@ -40,7 +40,7 @@ from stratagem.transport.keys import Keys, Role
 from stratagem.transport.message import ERROR, Message, MessageError
 
 PATIENCE_SECONDS: Final = 300.0
-"""How long to wait for the first worker, or for one to come back, when there is none."""
+"""How long to wait for workers, or for one to come back, when there are too few."""
 
 END_SECONDS: Final = 5.0
 """Seconds for which functions run on after another has failed. Steps come to their end; what is longer is given up."""
@@ -54,6 +54,7 @@ class Workers(Work):
         servers: Addresses of the parameter servers.
         keys: The keys of the chief, or None.
         dispatch: Says which closure runs where, and when.
+        patience: How long to wait when there are too few workers for it.
         clock: Where time comes from.
     """
 
@@ -64,6 +65,7 @@ class Workers(Work):
         keys: Keys | None = None,
         *,
         dispatch: Dispatch | None = None,
+        patience: float = PATIENCE_SECONDS,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(dispatch or Dispatch())
@@ -74,7 +76,8 @@ class Workers(Work):
         self._outbox: deque[Send] = deque()
         self._commits = Commits(self._term, range(len(servers)), self._clock)
         self._links = Links(workers, servers, keys, self._clock)
-        self._alone_since = Deadline(PATIENCE_SECONDS, self._clock)
+        self._patience = Deadline(patience, self._clock)
+        """Until when there may be too few workers; of interest while there are."""
         self._context = zmq.Context()
         self._wake_end = self._context.socket(zmq.PAIR)
         self._wake_end.bind("inproc://wake")
@@ -99,6 +102,7 @@ class Workers(Work):
                 raise self._told_at_end
             self._term = term
             self._handle(Begun())
+            self._patience = Deadline(self._patience.seconds, self._clock)  # no worker is up in a new term
             self.has_told_of_loss = False
             servers = [link.index for link in self._links if link.role is Role.PS]
             self._commits = Commits(term, servers, self._clock)
@@ -214,8 +218,15 @@ class Workers(Work):
             self._handle(Broken(error))
             return
         announce(f"{link.name} was lost; what it was doing runs again elsewhere.")
-        self._alone_since = Deadline(PATIENCE_SECONDS, self._clock)
+        had_enough = self.dispatch.has_enough_workers
         self._handle(WorkerLost(link.index))
+        if had_enough and not self.dispatch.has_enough_workers:
+            self._patience = Deadline(self._patience.seconds, self._clock)
+            if (least := self.dispatch.least) > 1:
+                announce(
+                    f"Workers left: {len(self.dispatch.in_flight)}. Functions begin again when there are {least}; "
+                    f"after {self._patience.seconds:g} s they raise UnavailableError."
+                )
 
     def _call(self, link: Link) -> None:
         """Say hello, on a new connection where there is none."""
@@ -331,13 +342,15 @@ class Workers(Work):
                     link.given_up[channel.send(message)] = closure
 
     def _look_for_workers(self) -> None:
-        """Give up when there has been no worker for too long, and something waits for one."""
-        if self.dispatch.in_flight or not self.dispatch.queued or not self._alone_since.expired:
+        """Give up when there have been too few workers for too long, and something waits for one."""
+        if self.dispatch.has_enough_workers or not self.dispatch.queued or not self._patience.expired:
             return
-        away = ", ".join(link.name for link in self._links if link.role is Role.WORKER)
+        up, least = self.dispatch.in_flight, self.dispatch.least
+        away = ", ".join(link.name for link in self._links if link.role is Role.WORKER and link.index not in up)
+        found = f"{len(up)} of at least {least} workers" if least > 1 else "No worker"
         error = UnavailableError(
-            f"No worker could be reached for {PATIENCE_SECONDS:g} s; expected: {away}.",
+            f"{found} could be reached for {self._patience.seconds:g} s; expected: {away}.",
             "Start the workers: the same program, with their own task in TF_CONFIG. See the end of their output.",
         )
         self._handle(Forsaken(error))
-        self._alone_since = Deadline(PATIENCE_SECONDS, self._clock)
+        self._patience = Deadline(self._patience.seconds, self._clock)

@@ -99,7 +99,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Forsaken:
-    """There has been no worker for too long."""
+    """There have been too few workers for too long."""
 
     error: BaseException
 
@@ -166,6 +166,7 @@ class Dispatch:
     Args:
         max_staleness: How many others may overlap a closure; None for any number.
         rounds: The rounds of the synchronous mode; None without.
+        least: With fewer workers no closure begins.
 
     Example:
         >>> dispatch = Dispatch()
@@ -175,7 +176,8 @@ class Dispatch:
         ([], [Send(worker=1, closure=7)])
     """
 
-    def __init__(self, max_staleness: int | None = None, rounds: Rounds | None = None) -> None:
+    def __init__(self, max_staleness: int | None = None, rounds: Rounds | None = None, least: int = 1) -> None:
+        self.least = least
         self.overlaps = Overlaps(max_staleness)
         self.rounds = rounds or Rounds()
         self.queued: deque[int] = deque()
@@ -199,6 +201,11 @@ class Dispatch:
     def running(self) -> list[int]:
         """The closures in flight."""
         return [each for each in self.in_flight.values() if each is not None and each not in self.given_up]
+
+    @property
+    def has_enough_workers(self) -> bool:
+        """Whether closures may begin, as far as the number of workers goes."""
+        return len(self.in_flight) >= self.least
 
     @property
     def is_idle(self) -> bool:
@@ -344,7 +351,7 @@ class Dispatch:
         return [Commit(self.rounds.number, self.rounds.end())]
 
     def _may_begin(self) -> bool:
-        return self.overlaps.admits and self.rounds.admits
+        return self.has_enough_workers and self.overlaps.admits and self.rounds.admits
 
     def _send(self) -> list[Instruction]:
         """Send what is queued to free workers; of several, to the one that was sent something longest ago."""

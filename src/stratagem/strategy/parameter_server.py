@@ -15,12 +15,14 @@ from stratagem.cluster.orphan import end_with_launcher
 from stratagem.cluster.resolver import ClusterResolver, checked_resolver
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.cluster.tf_config import TFConfigClusterResolver
-from stratagem.core import exits
+from stratagem.core import environment, exits
 from stratagem.core.described import described_devices
 from stratagem.core.errors import InputError, UnavailableError, UsageError
 from stratagem.core.log import announce, announce_once
 from stratagem.core.types import InputContext, InputOptions
 from stratagem.data.dataset import Dataset
+from stratagem.elastic.options import ElasticOptions
+from stratagem.elastic.state import Rules
 from stratagem.feed.adapter import ShareAdapter
 from stratagem.feed.distributed import DistributedDataset
 from stratagem.feed.functions import creator_among
@@ -32,7 +34,7 @@ from stratagem.program.tracing import current_tracing, leave_tracing
 from stratagem.ps.client import Servers
 from stratagem.ps.cluster_terms import Terms
 from stratagem.ps.coordinator import ClusterCoordinator, HasWorkers
-from stratagem.ps.coordinator_thread import Workers
+from stratagem.ps.coordinator_thread import PATIENCE_SECONDS, Workers
 from stratagem.ps.dispatch import Dispatch
 from stratagem.ps.own_keys import check_others_can_join, own_keys
 from stratagem.ps.per_worker import PerWorkerVariable
@@ -52,6 +54,9 @@ _EMBEDDED: Final = {"ps": 1, "worker": 2}
 _chiefs: Final[weakref.WeakValueDictionary[tuple[str, ...], ParameterServerStrategy]] = weakref.WeakValueDictionary()
 """The newest strategy of this process for each cluster, by the addresses of its parameter servers."""
 
+
+_ALONE_OPTIONS: Final = ElasticOptions(below_min_seconds=PATIENCE_SECONDS)
+"""Those of a cluster in this process, whose workers are not lost."""
 
 _ALONE: Final = InputContext(num_input_pipelines=1, input_pipeline_id=0, num_replicas_in_sync=1)
 """What an input function is told on each worker: nobody divides the data with it."""
@@ -88,11 +93,16 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         synchronous: Whether workers compute in rounds (Chen et al., "Revisiting Distributed Synchronous SGD",
             https://arxiv.org/abs/1604.00981; `tf.compat.v1.train.SyncReplicasOptimizer`).
         backup_workers: Number of workers for which a round does not wait; only with `synchronous`.
+        elastic: How many workers there must be: with fewer than `min_workers` no function begins, and after
+            `below_min_seconds` the functions that wait raise `UnavailableError`. None means one worker, for 300 s. The
+            workers are those of the cluster, so `max_workers` is their number. `batch` and `shards` mean nothing here.
 
     Raises:
         ClusterError: The cluster lacks workers or parameter servers, its description is wrong, or its tasks are other
             processes without a secret (docs/parameter_servers.md).
-        InputError: `max_staleness` or `backup_workers` is not a number in its range, or does not fit `synchronous`.
+        InputError: `max_staleness` or `backup_workers` is not a number in its range, or does not fit `synchronous`. Or
+            the cluster does not have as many workers as `elastic` says.
+        PeerError: `elastic` says other numbers than the command line.
 
     Example:
         >>> import stratagem
@@ -118,6 +128,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         max_staleness: int | None = None,
         synchronous: bool = False,
         backup_workers: int = 0,
+        elastic: ElasticOptions | None = None,
     ) -> None:
         resolver = TFConfigClusterResolver() if cluster_resolver is None else checked_resolver(cluster_resolver)
         if described_devices() is not None:
@@ -140,7 +151,8 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         if self._spec:
             require_servers(self._spec)
         number = self._spec.num_tasks("worker") if self._spec else _EMBEDDED["worker"]
-        dispatch = _dispatch_of(number, max_staleness, synchronous, backup_workers)
+        options = _options_of(number, elastic, os.environ) if self._spec else _ALONE_OPTIONS
+        dispatch = _dispatch_of(number, max_staleness, synchronous, backup_workers, options.min_workers)
         if not self._spec:
             self._embed()
         elif task_type in ("worker", "ps"):
@@ -153,7 +165,8 @@ class ParameterServerStrategy(Strategy, HasWorkers):
             [self._spec.task_address(job, index) for index in self._spec.task_indices(job)] for job in ("worker", "ps")
         )
         self._servers = Servers(servers, self._keys)
-        self.workers = Workers(workers, servers, self._keys, dispatch=dispatch)
+        patience = options.below_min_seconds
+        self.workers = Workers(workers, servers, self._keys, dispatch=dispatch, patience=patience)
         self._progress_line = ProgressLine(
             lambda: self.workers.counts()["workers up"], len(workers), lambda: ClusterCoordinator(self).metrics()
         )
@@ -343,7 +356,32 @@ class WorkerStrategy(Strategy):
         return dataset.drawn_apart(self._task.stream) if isinstance(dataset, Dataset) else dataset
 
 
-def _dispatch_of(workers: int, max_staleness: int | None, synchronous: bool, backup_workers: int) -> Dispatch:
+def _options_of(workers: int, asked: ElasticOptions | None, environ: Mapping[str, str]) -> ElasticOptions:
+    """Return how many of some workers there must be, and how long the others are waited for.
+
+    Raises:
+        InputError: `asked` is for other numbers of workers.
+        PeerError: It is for others than the command line.
+    """
+    given = environ.get(environment.MIN_WORKERS)
+    least = 1 if given is None else int(given) if given.isdecimal() else 0
+    options = ElasticOptions(least, workers, below_min_seconds=PATIENCE_SECONDS)
+    rules = Rules(workers, options, is_given=given is not None)
+    if asked is None:
+        return rules.options
+    if (asked.max_workers or 0) > workers:
+        raise InputError(
+            f"ParameterServerStrategy was given max_workers={asked.max_workers}, and the cluster has {workers} "
+            "worker(s).",
+            "No other worker could join: the tasks of the cluster are known when it starts.",
+            f"Start the cluster with {asked.max_workers} workers, or leave max_workers out.",
+        )
+    return rules.with_options(asked).options
+
+
+def _dispatch_of(
+    workers: int, max_staleness: int | None, synchronous: bool, backup_workers: int, least: int
+) -> Dispatch:
     """Return what says when functions may begin.
 
     Raises:
@@ -364,7 +402,7 @@ def _dispatch_of(workers: int, max_staleness: int | None, synchronous: bool, bac
             f"Write a number from 0 to {most}" + ("." if synchronous else ", or synchronous=True."),
         )
     rounds = Rounds(workers, workers - backup_workers) if synchronous else None
-    return Dispatch(max_staleness=max_staleness, rounds=rounds)
+    return Dispatch(max_staleness=max_staleness, rounds=rounds, least=least)
 
 
 def _is_count(value: Any) -> bool:

@@ -40,6 +40,7 @@ def test_wrong_command_line(
         (["--elastic", "2:4", "--nodes", "2", "--workers", "4"], "--workers is 4, --elastic is '2:4', --nodes is 2"),
         (["--elastic", "2:4", "--workers", "3"], "--workers is 3, --elastic is '2:4'.*Leave --workers out"),
         (["--spares", "1", "--backoff", "2"], "--backoff was given with --spares or --elastic"),
+        (["--ps", "1", "--spares", "1"], "--spares was given with --ps.*Write --elastic MIN:MAX instead"),
         (["--elastic", "1:2", "--min-workers", "1"], "--min-workers was given.*--elastic MIN:MAX says how few"),
     ],
     ids=str,

@@ -166,6 +166,22 @@ def test_a_lost_worker_of_a_chief_is_started_again_while_it_may(with_chief: Supe
     assert with_chief.exit_code == 0
 
 
+def test_lost_workers_that_are_always_replaced_do_not_count(clock: HandClock) -> None:
+    names = ["chief 0", "worker 0", "worker 1", "ps 0"]
+    supervisor = Supervisor(names, 10.0, clock, replacements=1, replaces_workers=True)
+    for number in (0, 1, 0, 1, 0):
+        supervisor.ended({f"worker {number}": -signal.SIGKILL})
+        assert started_again(supervisor) == [f"worker {number}"]
+    assert supervisor.num_replaced == 0
+    supervisor.ended({"chief 0": -signal.SIGKILL})
+    assert started_again(supervisor) == ["chief 0"]
+    supervisor.ended({"worker 0": -signal.SIGKILL})
+    assert started_again(supervisor) == ["worker 0"]
+    assert supervisor.num_replaced == 1
+    supervisor.ended({"worker 1": exits.FAILED})  # it would fail again
+    assert supervisor.failure is not None
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_a_chief_begins_anew_with_a_lost_server(with_chief: Supervisor, together: bool) -> None:
     for number in (1, 2):

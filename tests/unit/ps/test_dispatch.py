@@ -52,6 +52,19 @@ def test_closures_go_to_workers_in_order() -> None:
     assert dispatch.due is None
 
 
+def test_nothing_begins_with_fewer_workers_than_the_least() -> None:
+    dispatch = Dispatch(least=2)
+    events: list[Event] = [Scheduled(0), Scheduled(1), Scheduled(2), WorkerUp(0)]
+    assert [dispatch.handle(event) for event in events] == [[]] * 4
+    assert dispatch.handle(WorkerUp(1)) == [Send(0, 0), Send(1, 1)]
+    assert dispatch.handle(WorkerLost(0)) == []  # what it had waits with the rest
+    assert dispatch.handle(Finished(1, 1)) == []
+    dispatch.validate()
+    assert not dispatch.has_enough_workers
+    assert dispatch.handle(WorkerUp(2)) == [Send(1, 0), Send(2, 2)]
+    dispatch.validate()
+
+
 def test_a_slow_worker_does_not_hold_the_others() -> None:
     dispatch, _ = after(WorkerUp(0), WorkerUp(1), *(Scheduled(i) for i in range(10)))
     slow = dispatch.in_flight[0]
