@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from tests.faults import test_elastic_hosts
 from tests.faults.test_elastic import run_with_joiner, variables
-from tests.faults.trains_sharded import made
+from tests.faults.trains_sharded import ACCUMULATED, made
 from tests.faults.trains_with_spares import EPOCHS, STEPS
 
 from stratagem.core import exits
@@ -35,9 +35,9 @@ def run(options: list[str], folder: Path, stage: str, *faults: str) -> subproces
     return subprocess.run(command, capture_output=True, text=True, check=False, env=variables(), timeout=300)
 
 
-def saved(file: Path) -> list[np.ndarray]:
+def saved(file: Path, options: tuple[str, ...] = ()) -> list[np.ndarray]:
     """Return the weights and slots in a file."""
-    model = made()
+    model = made(ACCUMULATED if "accumulates" in options else None)
     optimizer: Any = model.optimizer
     optimizer.build(model.trainable_variables)
     model.load_weights(file)
@@ -54,13 +54,13 @@ def undisturbed(*options: str) -> tuple[list[np.ndarray], dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         done = run(["--workers", "3"], Path(folder), "none", *options)
         assert done.returncode == 0, done.stdout + done.stderr
-        return saved(Path(folder) / "model.keras"), outcomes(Path(folder))[0]
+        return saved(Path(folder) / "model.keras", options), outcomes(Path(folder))[0]
 
 
 def check(folder: Path, *options: str, to_the_bit: bool) -> list[dict[str, Any]]:
     """Compare what workers have with what it would be without faults and shards; return what they tell."""
     values, expected = undisturbed(*options)
-    for own, other in zip(saved(folder / "model.keras"), values, strict=True):
+    for own, other in zip(saved(folder / "model.keras", options), values, strict=True):
         if to_the_bit:
             np.testing.assert_array_equal(own, other)
         else:
@@ -91,6 +91,21 @@ def test_a_spare_takes_shards_and_no_bit_is_another(tmp_path: Path, stage: str, 
     assert len(list(tmp_path.glob("did *"))) == len(faults)
     found = check(tmp_path, to_the_bit=True)
     assert all(any(axis is not None for axis in each["axes"]) for each in found)
+
+
+@pytest.mark.parametrize("stage", ["none", "gradients"])
+def test_gradients_that_were_accumulated_are_not_lost(tmp_path: Path, stage: str) -> None:
+    """A worker dies between two updates. Without a death the same workers come to the same bits."""
+    found = []
+    for name, faults in [("disturbed", ["1:8:SIGKILL", "0:14:SIGKILL"]), ("undisturbed", [])]:
+        folder = tmp_path / name
+        folder.mkdir()
+        done = run(SPARES, folder, stage, "accumulates", *faults)
+        assert done.returncode == 0, done.stdout + done.stderr
+        check(folder, "accumulates", to_the_bit=False)
+        found.append(saved(folder / "model.keras", ("accumulates",)))
+    for own, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(own, other)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,11 @@
 
 `trains_sharded.py FOLDER STAGE FAULTS`: STAGE is "optimizer", "gradients", "parameters", or "none"; faults as in
 `trains_with_spares.py`. "validates" adds a validation, "saves" a checkpoint after each epoch, "backs-up" a backup after
-every third step, in a loop at the end of the run only; "loops" trains in a loop of its own; "no-copies" leaves copies
-out, and allows for two workers at most; "hurries" wants two of three workers, and does not wait for them; "awaits" lets
-one wait after its fifth step until another is about to join. "RANK:exchangeNUMBER:SIGNAL" is a fault before an exchange
-with other workers, also one that hands shards round. All save the model at the end, and write what they have.
+every third step, in a loop at the end of the run only; "accumulates" updates after every fifth step; "loops" trains in
+a loop of its own; "no-copies" leaves copies out, and allows for two workers at most; "hurries" wants two of three
+workers, and does not wait for them; "awaits" lets one wait after its fifth step until another is about to join.
+"RANK:exchangeNUMBER:SIGNAL" is a fault before an exchange with other workers, also one that hands shards round. All
+save the model at the end, and write what they have.
 """
 
 from __future__ import annotations
@@ -30,19 +31,23 @@ from stratagem.host_memory.memory import HostMemory
 SMALLEST = 8
 """Elements from which a variable is divided."""
 
+ACCUMULATED = 5
+"""Steps whose gradients make an update, where they are accumulated."""
+
 
 def data() -> tuple[np.ndarray, np.ndarray]:
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     return x, (x.sum(axis=1) > 0).astype("int32")
 
 
-def made() -> keras.Model:
+def made(accumulated: int | None = None) -> keras.Model:
     """Return a model with variables that divide by two, by three, and by neither."""
     keras.utils.set_random_seed(1)
     layers = [keras.layers.Dense(16, activation="tanh"), keras.layers.Dense(15, activation="tanh")]
     model = keras.Sequential([keras.Input((6,)), *layers, keras.layers.Dense(2)])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    optimizer = keras.optimizers.Adam(0.01, gradient_accumulation_steps=accumulated)
+    model.compile(optimizer, loss, metrics=["accuracy"])
     return model
 
 
@@ -117,7 +122,7 @@ def main(folder: Path, stage: str, faults: list[str]) -> None:
         given["elastic"] = stratagem.ElasticOptions(2, 3, below_min_seconds=0)
     strategy = stratagem.MultiWorkerMirroredStrategy(**given)
     with strategy.scope():
-        model = made()
+        model = made(ACCUMULATED if "accumulates" in faults else None)
     if any("exchange" in each for each in faults):
         meets_faults_in_exchanges(strategy, folder, faults)
     found = (looped if "loops" in faults else fitted)(strategy, model, folder, faults)

@@ -67,14 +67,16 @@ def add_slots(strategy: StrategyLike, optimizer: Any) -> None:
 def accumulates_apart(strategy: StrategyLike, optimizer: Any) -> bool:
     """Whether each replica accumulates gradients of its own between updates.
 
-    At a centre, and where accumulated gradients rest in shards, those of all replicas are summed at each step.
+    At a centre, and where accumulated gradients rest in shards, those of all replicas are summed at each step. So they
+    are where workers may change: what one of them had accumulated alone would be lost with it.
 
     Args:
         strategy: Whose replicas.
         optimizer: A Keras optimizer.
     """
     in_shards = strategy.sharding is not None and strategy.sharding.stage in (Stage.GRADIENTS, Stage.PARAMETERS)
-    return compat.accumulates(optimizer) and not strategy.mesh.central and not in_shards
+    at_each_step = strategy.mesh.central or in_shards or strategy.mesh.world is not None
+    return compat.accumulates(optimizer) and not at_each_step
 
 
 def mark_slots(strategy: StrategyLike, optimizer: Any, *, apart: bool = False) -> None:

@@ -104,13 +104,12 @@ class Step:
         self._assertions = Assertions()
         # Without jit_compile one device dispatches operation by operation; several would compile each operation.
         self._eager = bool(model.run_eagerly) or (not model.jit_compile and self.mesh.size == 1)
-        if self.mesh.world is not None and (self._eager or self.accumulates_apart):
-            what = "run_eagerly" if self._eager else "gradient_accumulation_steps"
+        if self.mesh.world is not None and self._eager:
             raise UnsupportedError(
-                f"Model {model.name!r} has {what} set, and its workers run under stratagem run --spares.",
-                "The gradients that a worker has accumulated would be lost with it. Steps that are not compiled use "
-                "XLA's collectives, which fail when a worker dies.",
-                f"Leave {what} out; or leave --spares out, and use --max-restarts.",
+                f"Model {model.name!r} has run_eagerly set, and its workers run under stratagem run --spares or "
+                "--elastic.",
+                "Steps that are not compiled use XLA's collectives, which fail when a worker dies.",
+                "Leave run_eagerly out; or leave --spares and --elastic out, and use --max-restarts.",
             )
 
     def __call__(self, values: list[jax.Array], batch: GlobalBatch) -> Tree:
