@@ -1,7 +1,8 @@
 """Workers killed and frozen again and again while others train on: how long training pauses, and what is lost.
 
 Run `python benchmarks/elastic.py [--seconds 600] [--every 10] [--elastic 1:3] [--write]`. The same file is the program
-of the workers. A run that nobody disturbs takes as many steps, for comparison.
+of the workers. A run that nobody disturbs takes as many steps, for comparison; so does one in which only waiting spares
+are killed: their successors take as much of the cores when they start, and training does not pause.
 """
 
 from __future__ import annotations
@@ -125,8 +126,27 @@ def launch(*options: str) -> Launch:
     return lambda folder, epochs: [*command, str(folder), str(epochs)]
 
 
+def waiting(launcher: int, trained: set[int]) -> list[int]:
+    """Return the processes of a launcher that wait as spares.
+
+    Args:
+        launcher: Its pid.
+        trained: Those that have noted a step.
+    """
+    children = map(int, Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split())
+    programs = [pid for pid in children if __file__.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in programs if pid not in trained]
+
+
 def run(
-    launch: Launch, epochs: int, *, every: float, faults: int | None = None, frozen: float = FROZEN, seed: int = 0
+    launch: Launch,
+    epochs: int,
+    *,
+    every: float,
+    faults: int | None = None,
+    frozen: float = FROZEN,
+    seed: int = 0,
+    of_spares: bool = False,
 ) -> Outcome:
     """Run once.
 
@@ -137,6 +157,7 @@ def run(
         faults: How many there are at most; None for one after another.
         frozen: Share of the faults that freeze a worker instead.
         seed: That of the choice of the worker.
+        of_spares: Whether waiting spares are killed, and no worker.
     """
     choose, moments = random.Random(seed), []
     with tempfile.TemporaryDirectory() as name:
@@ -157,9 +178,11 @@ def run(
             if not is_over and next_fault and now >= next_fault and len(alive) > 1:
                 done = max(step for steps in noted(folder).values() for step in steps)
                 if done < (epochs - 1) * STEPS_PER_EPOCH:  # the last ones have their time to come back
-                    victim = choose.choice(sorted(alive))
-                    os.kill(victim, signal.SIGSTOP if choose.random() < frozen else signal.SIGKILL)
-                    moments.append(time.time())
+                    victims = waiting(process.pid, set(files)) if of_spares else sorted(alive)
+                    if victims:
+                        freezes = not of_spares and choose.random() < frozen
+                        os.kill(choose.choice(victims), signal.SIGSTOP if freezes else signal.SIGKILL)
+                        moments.append(time.time())
                 next_fault = now + every
         steps: dict[int, float] = {}
         for each in noted(folder).values():
@@ -185,11 +208,15 @@ def main() -> None:
     step = (max(trial.steps.values()) - min(trial.steps.values())) / (len(trial.steps) - 1)
     epochs = max(4, round(options.seconds / step / STEPS_PER_EPOCH))
     quiet, disturbed = ours(epochs, faults=0), ours(epochs, seed=options.seed)
+    starting = ours(epochs, seed=options.seed, of_spares=True) if options.spares else None
     wanted = set(range(epochs * STEPS_PER_EPOCH))
     pauses = sorted(disturbed.pauses())
     took = {
-        kind: max(each.steps.values()) - min(each.steps.values()) for kind, each in (("q", quiet), ("d", disturbed))
+        name: max(each.steps.values()) - min(each.steps.values())
+        for name, each in (("quiet", quiet), ("disturbed", disturbed), ("starting", starting))
+        if each is not None
     }
+    between = took["disturbed"] - sum(pauses)
     same = {end["weights"] for end in disturbed.ends} == {end["weights"] for end in quiet.ends}
     losses = [abs(a - b) / b for a, b in zip(disturbed.ends[0]["loss"], quiet.ends[0]["loss"], strict=True)]
     rows = {
@@ -199,11 +226,16 @@ def main() -> None:
         "pause, 95th percentile": f"{pauses[min(len(pauses) - 1, int(0.95 * len(pauses)))]:.2f} s",
         "steps that were lost": str(len(wanted - disturbed.steps.keys())),
         "steps": str(len(wanted)),
-        "time, by that of the run that nobody disturbs": f"{took['d'] / took['q']:.2f}",
-        "the same without pauses": f"{(took['d'] - sum(pauses)) / took['q']:.2f}",
+        "time, by that of the run that nobody disturbs": f"{took['disturbed'] / took['quiet']:.2f}",
+        "the same without pauses": f"{between / took['quiet']:.2f}",
         "weights have the same bits": "yes" if same else "no",
         "largest difference of an epoch's loss, relative": f"{max(losses):.1e}",
     }
+    if starting is not None:
+        start = (took["starting"] - took["quiet"]) / len(starting.faults)
+        rows["what the start of a process takes from the others"] = f"{start:.1f} s"
+        rest = between - start * len(disturbed.faults)
+        rows["throughput without pauses and starts"] = f"{took['quiet'] / rest:.0%}"
     text = page(
         "Workers that die while others train on",
         [

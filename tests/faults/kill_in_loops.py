@@ -1,13 +1,14 @@
 """Trials: workers of a loop of the program's own are killed and frozen at random points, and must end with its numbers.
 
-    PYTHONPATH=. python tests/faults/kill_in_loops.py --trials 100 [--hosts]
+    PYTHONPATH=. python tests/faults/kill_in_loops.py --trials 100 [--hosts] [--leave]
 
 Each trial runs `trains_in_a_loop.py` on two or three workers, with a spare for each fault or with `--elastic`, and
 one to three faults: behind a step, between the two programs of one, or behind an epoch. With spares, all workers must
 end with the bits of an undisturbed run; with `--elastic`, with the numbers of one process within 1e-5. With `--hosts`
-there are one or two workers on each of two hosts (`test_elastic_hosts.py`). Where all workers were hit at once, or
-the chief behind its last epoch when the others had ended, the run must end with 43 and say so. A trial that takes
-longer than five minutes hangs.
+there are one or two workers on each of two hosts (`test_elastic_hosts.py`). With `--leave` half of the workers that are
+hit are told to leave (SIGTERM). Where all workers were hit at once, or the chief behind its last epoch when the others
+had ended, the run must end with 43 and say so; with 42 where all leave. A trial that takes longer than five minutes
+hangs.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ from tests.faults.test_elastic_hosts import run as run_nodes
 from tests.faults.test_elastic_state import PROGRAM, outcomes, run, undisturbed
 from tests.faults.trains_in_a_loop import EPOCHS, STEPS
 
-PEER_LOST = 43
+from stratagem.core import exits
+
 SAID = {
     "nobody is left who holds the state": "all workers were hit",
+    "all who hold the state leave": "all were told to leave",
     "the first worker was lost before its program had come to its end": "the chief was hit when the others had ended",
 }
 
 
-def faults_of(generator: random.Random, workers: int) -> list[str]:
+def faults_of(generator: random.Random, workers: int, *, leave: bool) -> list[str]:
     """Return faults at random points."""
     points = [*range(1, EPOCHS * STEPS + 1), *(f"mid{i}" for i in range(1, EPOCHS * STEPS + 1))]
     points += [f"epoch{i}" for i in range(1, EPOCHS + 1)]
     chosen = generator.sample(points, generator.randint(1, 3))
-    signals = ["SIGKILL", "SIGKILL", "SIGKILL", "SIGSTOP"]
+    signals = ["SIGKILL", "SIGKILL", "SIGKILL", "SIGSTOP", *(["SIGTERM"] * 4 if leave else [])]
     return [f"{generator.randrange(workers)}:{point}:{generator.choice(signals)}" for point in chosen]
 
 
@@ -65,9 +68,10 @@ def failure_of(code: int, said: str, causes: Mapping[str, str]) -> str | None:
     Args:
         code: The exit code.
         said: The output.
-        causes: What may be said where all ends with 43, and what that means.
+        causes: What may be said where all ends with 42 or 43, and what that means.
     """
-    if code == PEER_LOST and (found := [outcome for text, outcome in causes.items() if text in said]):
+    found = [outcome for text, outcome in causes.items() if text in said]
+    if found and code in (exits.PREEMPTED, exits.PEER_LOST):
         return found[0]
     if code:
         print(said[-6000:])
@@ -117,11 +121,12 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hosts", action="store_true", help="on two hosts")
+    parser.add_argument("--leave", action="store_true", help="half of the faults tell a worker to leave")
     options = parser.parse_args()
     generator, counts = random.Random(options.seed), Counter[str]()
     for trial in range(options.trials):
         workers, elastic = generator.choice([2, 4] if options.hosts else [2, 3]), generator.random() < 0.5
-        faults, began = faults_of(generator, workers), time.monotonic()
+        faults, began = faults_of(generator, workers, leave=options.leave), time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             outcome = outcome_of(Path(folder), workers, faults, elastic=elastic, hosts=options.hosts)
         counts[outcome] += 1
