@@ -6,6 +6,7 @@ reach those of the other by connections only.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -13,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,11 @@ def free_address() -> str:
 
 
 def run(
-    options: list[str], program: Path, *arguments: str, during: Callable[[list[int]], object] = lambda pids: None
+    options: list[str],
+    program: Path,
+    *arguments: str,
+    during: Callable[[list[int]], object] = lambda pids: None,
+    of_first: Sequence[str] = (),
 ) -> Ended:
     """Run a program on two hosts; return the exit code and the output of each launcher.
 
@@ -62,6 +67,7 @@ def run(
         program: The program.
         arguments: Its arguments.
         during: Given the pids of the launchers while they run.
+        of_first: Options of the first launcher alone.
     """
     address = free_address()
     folders = [str(HERE / "named_host"), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -70,7 +76,8 @@ def run(
     launchers = []
     for rank in range(2):
         nodes = ["--nodes", "2", "--node-rank", str(rank), "--coordinator", address]
-        command = [sys.executable, "-m", "stratagem", "run", *nodes, *options, str(program), *arguments]
+        all_options = [*nodes, *options, *(of_first if rank == 0 else ())]
+        command = [sys.executable, "-m", "stratagem", "run", *all_options, str(program), *arguments]
         launchers.append(
             subprocess.Popen(
                 command,
@@ -148,6 +155,22 @@ def test_fewer_workers_of_two_hosts_train_on(tmp_path: Path, most: int, faults: 
         for own, of_one in zip(each["weights"], expected["weights"], strict=True):
             np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(each["predicted"], expected["predicted"], rtol=1e-4, atol=1e-5)
+
+
+def test_the_first_launcher_shows_the_processes_of_all_machines(tmp_path: Path) -> None:
+    numbers = tmp_path / "numbers.json"
+    of_first = ["--log-json", str(numbers), "--report", str(tmp_path / "report.html")]
+    options = ["--workers", "1", "--spares", "1"]
+    ended = run(options, test_spares.PROGRAM, str(tmp_path), "1:5:SIGKILL", of_first=of_first)
+    assert [code for code, _ in ended] == [0, 0], ended
+    last = {(each := json.loads(line))["task"]: each for line in numbers.read_text().splitlines()}
+    trained = {name: each["host"] for name, each in last.items() if each["steps"] > 1}
+    assert trained["process 0"] == ""
+    assert [host for name, host in trained.items() if name in ("process 2", "process 3")] == ["host-b"] * 2
+    assert {each["host"] for name, each in last.items() if name in ("process 0", "process 1")} == {""}
+    report = (tmp_path / "report.html").read_text()
+    assert "process 2" in report
+    assert "process 3" in report
 
 
 def test_a_host_that_is_gone_is_done_without(tmp_path: Path) -> None:

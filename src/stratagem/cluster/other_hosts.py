@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +12,7 @@ from typing import Any
 from stratagem.cluster.hello import Peer
 from stratagem.cluster.watchdog import Standing
 from stratagem.core import environment
-from stratagem.core.counters import file_of_other_hosts
+from stratagem.core.counters import write_of_other_hosts
 from stratagem.core.progress import part_of
 
 
@@ -26,20 +24,14 @@ def notes_other_hosts(own: Peer, variables: Mapping[str, str]) -> Callable[[Sequ
         variables: Its environment. Without a launcher, nothing is written.
     """
     counters = variables.get(environment.COUNTERS_FILE)
-    return (
-        functools.partial(_write, file_of_other_hosts(Path(counters)), own.host) if counters else lambda standings: None
-    )
+    return functools.partial(_write, Path(counters), own.host) if counters else lambda standings: None
 
 
-def _write(file: Path, own_host: str, standings: Sequence[Standing]) -> None:
+def _write(counters: Path, own_host: str, standings: Sequence[Standing]) -> None:
     elsewhere = [each for each in standings if each.peer.host != own_host and each.clock]
-    if not elsewhere:
-        return
-    now = time.time()
-    draft = file.with_suffix(".draft")
-    with contextlib.suppress(OSError):  # the launcher that made the folder is gone, or the disk is full
-        draft.write_text(json.dumps({str(each.peer.task): _described(each, now) for each in elsewhere}), "utf-8")
-        draft.replace(file)
+    if elsewhere:
+        now = time.time()
+        write_of_other_hosts(counters, {str(each.peer.task): _described(each, now) for each in elsewhere})
 
 
 def _described(standing: Standing, now: float) -> dict[str, Any]:

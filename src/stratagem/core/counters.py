@@ -6,13 +6,16 @@ at any time, also when the process was killed. What is read while it is written 
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import mmap
 import os
 import struct
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from stratagem.core.spent import Spent
 
@@ -159,6 +162,20 @@ def file_of_other_hosts(path: Path) -> Path:
         path: The file of its own counters.
     """
     return path.with_suffix(".elsewhere")
+
+
+def write_of_other_hosts(path: Path, tasks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write what the tasks of other hosts do, in the words of `insight.samples.Sample`.
+
+    Args:
+        path: The file of the counters of the task that stands for them on this host.
+        tasks: What each does, by its name.
+    """
+    file = file_of_other_hosts(path)
+    draft = file.with_suffix(".draft")
+    with contextlib.suppress(OSError):  # the launcher that made the folder is gone, or the disk is full
+        draft.write_text(json.dumps(tasks), "utf-8")
+        draft.replace(file)
 
 
 def resident_bytes(pid: int | None = None) -> int:

@@ -1,7 +1,7 @@
 """Launchers of other machines, as the coordinator sees them.
 
-A launcher tells what becomes of its processes, kills those that it is told to, and hears how the run stands, so that it
-knows when to start another process.
+A launcher tells what its processes do and what becomes of them, kills those that it is told to, and hears how the run
+stands, so that it knows when to start another process.
 """
 
 from __future__ import annotations
@@ -72,17 +72,36 @@ class Status:
         return cls(**fields)
 
 
+Tasks = Mapping[str, Mapping[str, Any]]
+"""What the processes of a machine do, by their names, as JSON."""
+
+
+def read_tasks(message: Mapping[str, Any]) -> Tasks:
+    """Return what a message of a launcher says of its processes; `ValueError` when it does not."""
+    tasks = message["tasks"]
+    if len(message) > 1 or not isinstance(tasks, dict) or not all(isinstance(each, dict) for each in tasks.values()):
+        raise ValueError("not a message of a launcher")
+    return tasks
+
+
 class Launchers:
     """Connections to the launchers of other machines.
 
     Args:
         selector: Tells when something can be read.
         ended: Hears what has become of a process: the name of its machine, and how.
+        show: Hears what the processes of a machine do: its name, and nothing when its launcher is gone.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, ended: Callable[[str, Ended], object]) -> None:
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        ended: Callable[[str, Ended], object],
+        show: Callable[[str, Tasks], object],
+    ) -> None:
         self._selector = selector
         self._ended = ended
+        self._show = show
         self._lines: dict[socket.socket, tuple[str, Line]] = {}
         self._status = Status()
 
@@ -130,7 +149,10 @@ class Launchers:
             data = b""
         try:
             for message in line.wire.feed(data):
-                self._ended(host, Ended.decode(message))
+                if "tasks" in message:
+                    self._show(host, read_tasks(message))
+                else:
+                    self._ended(host, Ended.decode(message))
         except ValueError as error:
             logger.warning("The launcher of %s is no longer heard: it sent what is no message (%s).", host, error)
             data = b""
@@ -138,6 +160,7 @@ class Launchers:
             self._part(connection)
 
     def _part(self, connection: socket.socket) -> None:
-        del self._lines[connection]
+        host, _ = self._lines.pop(connection)
+        self._show(host, {})
         self._selector.unregister(connection)
         connection.close()

@@ -17,7 +17,7 @@ from stratagem.core.errors import StratagemError
 from stratagem.core.log import logger
 from stratagem.elastic.frozen import state_in_words
 from stratagem.elastic.hello import LauncherHello
-from stratagem.elastic.launchers import Ended, Status
+from stratagem.elastic.launchers import Ended, Status, Tasks
 from stratagem.elastic.limits import Limits
 from stratagem.elastic.reaching import reach
 from stratagem.elastic.wire import Wire
@@ -90,6 +90,17 @@ class RemoteCoordinator:
         with self._sending:
             self._waiting.append(ended)
         self._send_waiting()
+
+    def show(self, tasks: Tasks) -> None:
+        """Tell what the processes of this machine do, if there is a connection. Any thread may.
+
+        Args:
+            tasks: What each does, by its name, as JSON.
+        """
+        with self._sending, contextlib.suppress(OSError):
+            if self._line is not None:
+                connection, wire = self._line
+                connection.sendall(wire.seal({"tasks": tasks}))
 
     def wait(self, seconds: float) -> int | None:
         """Wait for the end of the run; return the exit code, or None when it has not ended in time.

@@ -37,7 +37,7 @@ from stratagem.elastic.events import (
 )
 from stratagem.elastic.frozen import find_stopped
 from stratagem.elastic.hello import JoinHello, LauncherHello, check_joins, check_launches, read_hello
-from stratagem.elastic.launchers import Ended, Launchers, Status
+from stratagem.elastic.launchers import Ended, Launchers, Status, Tasks
 from stratagem.elastic.line import Line
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.protocol import advance
@@ -79,6 +79,7 @@ class Server(Door[JoinHello | LauncherHello]):
         kill: Kills the process of a member, where it is this machine's to kill. Called in the server's thread. The
             launchers of other machines are told to kill theirs.
         say: Writes a line to the terminal.
+        show: Hears what the processes of another machine do: its name, and what its launcher says.
         look: Returns what the system says of a member that has been silent for a moment; None where it runs.
         clock: Where time comes from.
     """
@@ -91,6 +92,7 @@ class Server(Door[JoinHello | LauncherHello]):
         *,
         kill: Callable[[Member, str], object],
         say: Callable[[str], object] = announce,
+        show: Callable[[str, Tasks], object] = lambda host, tasks: None,
         look: Callable[[Member], str | None] = find_stopped,
         clock: Clock | None = None,
     ) -> None:
@@ -115,7 +117,7 @@ class Server(Door[JoinHello | LauncherHello]):
         for end in (self._waker, self._woken):
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ, self._wake)
-        self._launchers = Launchers(self._selector, lambda host, ended: self.ended(ended, host))
+        self._launchers = Launchers(self._selector, lambda host, ended: self.ended(ended, host), show)
         for listener in listeners:
             self.open(listener)
         self._thread = threading.Thread(target=self._run, name="stratagem-elastic-server", daemon=True)

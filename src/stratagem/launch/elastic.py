@@ -11,6 +11,7 @@ import selectors
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -22,9 +23,10 @@ from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import split_address
 from stratagem.core import environment, exits
 from stratagem.core.clock import Clock, Deadline
+from stratagem.core.counters import file_of_other_hosts, write_of_other_hosts
 from stratagem.core.errors import ClusterError
 from stratagem.elastic.hello import LauncherHello
-from stratagem.elastic.launchers import Ended
+from stratagem.elastic.launchers import Ended, Tasks
 from stratagem.elastic.options import ElasticOptions
 from stratagem.elastic.remote import RemoteCoordinator
 from stratagem.elastic.server import Server
@@ -108,6 +110,8 @@ class ElasticRun:
         """Until when the coordinator may not know of all that were lost."""
         self._has_lost = self._have_left = False
         self._logs: dict[str, TaskLog] = {}
+        self._elsewhere: dict[str, Tasks] = {}
+        """What the processes of other machines do, by the name of the machine."""
         self._grace: Deadline | None = None
 
     def run(self) -> int:
@@ -135,6 +139,7 @@ class ElasticRun:
                 self.observer.look()
                 for file in self._counters.values():
                     file.unlink(missing_ok=True)
+                    file_of_other_hosts(file).unlink(missing_ok=True)
                 if self.failure is not None:
                     tell(failure_report(self.failure, self._logs[self.failure.task]))
                 for log in self._logs.values():
@@ -162,7 +167,11 @@ class ElasticRun:
             self._address = str(request.coordinator)
             hello = LauncherHello(self._host, self.least, workers)
             pids = functools.partial(list, self._running)
-            return RemoteCoordinator(self._address, secret, hello, pids=pids, kill=self._kill, say=self._say)
+            remote = RemoteCoordinator(self._address, secret, hello, pids=pids, kill=self._kill, say=self._say)
+            self.observer.listeners.append(
+                lambda samples: remote.show({name: each.as_dict() for name, each in samples.items()})
+            )
+            return remote
         if request.coordinator is None:
             listeners = [socket.create_server((LOOPBACK, 0))]
             self._address = f"{LOOPBACK}:{listeners[0].getsockname()[1]}"
@@ -172,11 +181,18 @@ class ElasticRun:
             remedy = "Name another port with --coordinator, the same on every node."
             listeners = listen_at(host, port, "The launcher of node 0", remedy)
         rules = Rules(workers, ElasticOptions(min_workers=self.least, max_workers=workers), is_given=self.is_given)
-        return Server(listeners, secret, rules, kill=self._kill_member, say=self._say)
+        return Server(listeners, secret, rules, kill=self._kill_member, say=self._say, show=self._show_others)
 
     def _say(self, line: str) -> None:
         tell(f"stratagem: {line}")
         self.observer.note(line)
+
+    def _show_others(self, host: str, tasks: Tasks) -> None:
+        """Let what shows this run show the processes of another machine, too. The server calls it in its thread."""
+        now = time.time()  # the clock of another machine may differ
+        self._elsewhere[host] = {name: {**each, "host": host, "moment": now} for name, each in tasks.items()}
+        everyone = {name: each for tasks in self._elsewhere.values() for name, each in tasks.items()}
+        write_of_other_hosts(next(iter(self._counters.values())), everyone)
 
     def _start(self, plan: TaskPlan, *, is_spare: bool) -> None:
         """Start a process.

@@ -74,6 +74,36 @@ def test_the_end_of_a_process_is_told_in_words(cluster: Callable[..., Cluster], 
     assert run.killed.empty()
 
 
+def test_what_processes_do_is_shown_until_their_launcher_is_gone(
+    cluster: Callable[..., Cluster], launch: Launch
+) -> None:
+    run = cluster(2)
+    launcher = launch(run.address)
+    launcher.coordinator.show({"process 2": {"steps": 1}})  # there is no connection yet, perhaps
+    until(lambda: launcher.coordinator._line)
+    launcher.coordinator.show({"process 2": {"steps": 7}})
+    shown = [run.shown.get(timeout=SECONDS)]
+    if shown[-1][1] != {"process 2": {"steps": 7}}:
+        shown.append(run.shown.get(timeout=SECONDS))
+    assert shown[-1] == ("h", {"process 2": {"steps": 7}})
+    launcher.coordinator.stop()
+    assert run.shown.get(timeout=SECONDS) == ("h", {})
+
+
+@pytest.mark.parametrize("message", [{"tasks": 3}, {"tasks": {"process 2": 3}}, {"tasks": {}, "more": 1}], ids=str)
+def test_what_is_no_word_of_processes_ends_the_connection(
+    message: dict[str, Any], cluster: Callable[..., Cluster], launch: Launch
+) -> None:
+    run = cluster(2)
+    launcher = launch(run.address)
+    until(lambda: launcher.coordinator._line)
+    assert launcher.coordinator._line is not None
+    connection, wire = launcher.coordinator._line
+    connection.sendall(wire.seal(message))
+    assert run.shown.get(timeout=SECONDS) == ("h", {})
+    assert launcher.coordinator.wait(SECONDS) == exits.PEER_LOST
+
+
 def test_what_is_told_before_there_is_a_connection_is_told_then(
     cluster: Callable[..., Cluster], launch: Launch
 ) -> None:

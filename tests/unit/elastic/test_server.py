@@ -50,6 +50,7 @@ class Cluster:
     def __init__(self, rules: Rules, secret: bytes, clock: Clock | None, look: Callable[[Member], str | None]) -> None:
         self.lines: SimpleQueue[str] = SimpleQueue()
         self.killed: SimpleQueue[tuple[int, str, float]] = SimpleQueue()
+        self.shown: SimpleQueue[tuple[str, Any]] = SimpleQueue()
         listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{listener.getsockname()[1]}"
         self.server = Server(
@@ -58,6 +59,7 @@ class Cluster:
             rules,
             kill=lambda member, reason: self.killed.put((member.number, reason, time.monotonic())),
             say=self.lines.put,
+            show=lambda host, tasks: self.shown.put((host, tasks)),
             look=look,
             clock=clock,
         )
