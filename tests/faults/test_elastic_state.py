@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.faults import test_elastic_shards
+from tests.faults.test_elastic_shards import ELASTIC, SPARES
 from tests.faults.trains_in_a_loop import EPOCHS, STEPS
 
 pytestmark = pytest.mark.multiprocess
@@ -115,3 +117,26 @@ def test_a_program_before_the_loop_is_an_error_of_a_new_worker(tmp_path: Path) -
         done.stdout + done.stderr
     )
     assert outcomes(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "stage", "faults"),
+    [
+        (SPARES, "none", ["by-batch", "1:9:SIGKILL"]),
+        (SPARES, "none", ["by-batch", "0:12:SIGSTOP", "0:17:SIGTERM"]),
+        (SPARES, "none", ["fits", "0:12:SIGKILL"]),
+        (SPARES, "optimizer", ["fits", "2:3:SIGKILL", "1:19:SIGTERM"]),
+        (ELASTIC, "none", ["by-batch", "1:9:SIGKILL"]),
+        (ELASTIC, "parameters", ["fits", "2:11:SIGKILL"]),
+    ],
+    ids=str,
+)
+def test_steps_of_a_loop_may_be_those_of_keras(
+    tmp_path: Path, options: list[str], stage: str, faults: list[str]
+) -> None:
+    """`fit`, as Horovod's users call it, is done again from the commit before it."""
+    done = test_elastic_shards.run(options, tmp_path, stage, *faults)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(list(tmp_path.glob("did *"))) == len(faults) - 1
+    found = test_elastic_shards.check(tmp_path, faults[0], to_the_bit=options is SPARES)
+    assert len(found) >= 2  # one that was told to leave, when nobody could take its place, may go behind the loop

@@ -3,10 +3,11 @@
 `trains_sharded.py FOLDER STAGE FAULTS`: STAGE is "optimizer", "gradients", "parameters", or "none"; faults as in
 `trains_with_spares.py`. "validates" adds a validation, "saves" a checkpoint after each epoch, "backs-up" a backup after
 every third step, in a loop at the end of the run only; "accumulates" updates after every fifth step; "loops" trains in
-a loop of its own; "no-copies" leaves copies out, and allows for two workers at most; "hurries" wants two of three
-workers, and does not wait for them; "awaits" lets one wait after its fifth step until another is about to join.
-"RANK:exchangeNUMBER:SIGNAL" is a fault before an exchange with other workers, also one that hands shards round. All
-save the model at the end, and write what they have.
+a loop of its own, "fits" in one that calls `fit` for each epoch, "by-batch" in one of `train_on_batch`; "no-copies"
+leaves copies out, and allows for two workers at most; "hurries" wants two of three workers, and does not wait for them;
+"awaits" lets one wait after its fifth step until another is about to join. "RANK:exchangeNUMBER:SIGNAL" is a fault
+before an exchange with other workers, also one that hands shards round. All save the model at the end, and write what
+they have.
 """
 
 from __future__ import annotations
@@ -103,6 +104,33 @@ def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -
     return {"steps": state.steps}
 
 
+def by_keras(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -> dict[str, Any]:
+    """Train in a loop whose steps are Keras's; it evaluates after each epoch."""
+    told, (x, y), optimizer = Faults(folder, strategy.worker_index, faults), data(), model.optimizer
+    with strategy.scope():
+        optimizer.build(model.trainable_variables)
+
+    def train(state: Any) -> None:
+        while state.epoch < EPOCHS:
+            if "fits" in faults:
+                asked = {"initial_epoch": state.epoch, "epochs": state.epoch + 1, "verbose": 0, "callbacks": [told]}
+                state.loss = model.fit(x, y, batch_size=ROWS, shuffle=False, **asked).history["loss"][0]
+            while "by-batch" in faults and state.batch < STEPS:
+                chosen = slice(state.batch * ROWS, (state.batch + 1) * ROWS)
+                state.loss = float(model.train_on_batch(x[chosen], y[chosen])[0])
+                state.batch += 1
+                state.commit()
+                fault(folder, f"{told.rank}:{state.epoch * STEPS + state.batch}", faults)
+            state.losses += [state.loss, *map(float, model.evaluate(x, y, batch_size=ROWS, verbose=0))]
+            state.epoch, state.batch = state.epoch + 1, 0
+            state.commit()
+
+    plain: dict[str, Any] = {"epoch": 0, "batch": 0, "loss": 0.0, "losses": []}
+    state = stratagem.ElasticState(strategy, model=model, optimizer=optimizer, **plain)
+    state.run(train)
+    return {"steps": [], "history": {"loss": state.losses}}
+
+
 def meets_faults_in_exchanges(strategy: Any, folder: Path, faults: list[str]) -> None:
     """Let this worker meet its faults before an exchange, counted from now on."""
     numbers, exchange = itertools.count(1), HostMemory._exchange
@@ -125,7 +153,9 @@ def main(folder: Path, stage: str, faults: list[str]) -> None:
         model = made(ACCUMULATED if "accumulates" in faults else None)
     if any("exchange" in each for each in faults):
         meets_faults_in_exchanges(strategy, folder, faults)
-    found = (looped if "loops" in faults else fitted)(strategy, model, folder, faults)
+    is_of_keras = "fits" in faults or "by-batch" in faults
+    train = looped if "loops" in faults else by_keras if is_of_keras else fitted
+    found = train(strategy, model, folder, faults)
     model.save(folder / "model.keras")
     found["axes"] = [getattr(each, "shard_axis", None) for each in model.optimizer.variables]
     (folder / f"process-{os.getpid()}.json").write_text(json.dumps({**found, "workers": strategy.worker_count}))

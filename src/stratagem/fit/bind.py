@@ -263,7 +263,8 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         if begins_on_host(model):
             _prepare(bound.arguments, model, strategy, method)
         call = Call(model, method, strategy, original, bound, resumer)
-        if method == "fit" and strategy.mesh.world is not None:
+        world = strategy.mesh.world
+        if method == "fit" and world is not None and world.loop is None:  # in a loop, its steps are those of the loop
             return in_changing_world(strategy, resumers.place_in_fit, call.run)
         if call.method in ("evaluate", "predict") and strategy.mesh.world is not None:
             return evaluated(strategy, model.weights, call.again)

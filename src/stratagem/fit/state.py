@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import PartitionSpec
 
@@ -57,6 +58,8 @@ class StateKeeper:
         beyond = values[len(values) - len(step.beyond) :]
         if state is self._last and all(map(operator.is_, beyond, self._beyond)):
             return
+        if self.mesh.world is not None and self.mesh.world.loop is not None:
+            self._place_metrics(step, values)
         if self.strategy.sharding is not None:
             values[:] = resting(step.variables, values)
         chosen = range(len(values))
@@ -69,6 +72,15 @@ class StateKeeper:
         _separate(values)
         if step.accumulates_apart and not self._accumulators_apart and self.mesh.size > 1:
             self._keep_accumulators_apart(step, values)
+
+    def _place_metrics(self, step: Step, values: list[jax.Array]) -> None:
+        """Put metrics where they are kept that Keras has reset on all workers, in a loop of the program's own.
+
+        A worker that came later made them there, and the loop's state does not hold them.
+        """
+        for place in step.metric_places:
+            if not self.mesh.rests(values[place], PartitionSpec()):
+                values[place] = self.mesh.keep_given(np.asarray(values[place]))
 
     def _keep_accumulators_apart(self, step: Step, values: list[jax.Array]) -> None:
         """Let the first replica hold what gradients are accumulated so far, the others nothing."""

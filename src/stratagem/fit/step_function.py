@@ -129,6 +129,9 @@ class StepFunction(StepOfStrategy):
             return self.step(values, batch)
         if self.kind is not TRAIN:
             return world.run_beside(lambda: self.step(values, batch))
+        if world.loop is not None:  # the loop begins again where a worker is lost
+            world.begin_program()
+            return self.step(values, batch)
         state = StateOfTraining(self.step, values, self._last_logs, batch.steps)
         self._last_logs = world.run(lambda: self.step(values, batch), state)
         return self._last_logs
