@@ -90,20 +90,6 @@ def test_what_processes_do_is_shown_until_their_launcher_is_gone(
     assert run.shown.get(timeout=SECONDS) == ("h", {})
 
 
-@pytest.mark.parametrize("message", [{"tasks": 3}, {"tasks": {"process 2": 3}}, {"tasks": {}, "more": 1}], ids=str)
-def test_what_is_no_word_of_processes_ends_the_connection(
-    message: dict[str, Any], cluster: Callable[..., Cluster], launch: Launch
-) -> None:
-    run = cluster(2)
-    launcher = launch(run.address)
-    until(lambda: launcher.coordinator._line)
-    assert launcher.coordinator._line is not None
-    connection, wire = launcher.coordinator._line
-    connection.sendall(wire.seal(message))
-    assert run.shown.get(timeout=SECONDS) == ("h", {})
-    assert launcher.coordinator.wait(SECONDS) == exits.PEER_LOST
-
-
 def test_what_is_told_before_there_is_a_connection_is_told_then(
     cluster: Callable[..., Cluster], launch: Launch
 ) -> None:
@@ -249,15 +235,20 @@ def test_one_that_is_stopped_says_nothing(launch: Launch) -> None:
     assert launcher.lines.empty()
 
 
+@pytest.mark.parametrize(
+    "message",
+    [{"pid": "one"}, {"tasks": 3}, {"tasks": {"process 2": 3}}, {"tasks": {}, "more": 1}],
+    ids=str,
+)
 def test_a_launcher_that_sends_no_message_is_not_heard_any_more(
-    cluster: Callable[..., Cluster], launch: Launch
+    message: dict[str, Any], cluster: Callable[..., Cluster], launch: Launch
 ) -> None:
     run = cluster(2)
     launcher = launch(run.address)
     until(lambda: launcher.coordinator._line)
     assert launcher.coordinator._line is not None
     connection, wire = launcher.coordinator._line
-    connection.sendall(wire.seal({"pid": "one"}))
+    connection.sendall(wire.seal(message))
     assert launcher.coordinator.wait(SECONDS) == exits.PEER_LOST
     members = run.train(2)  # the run goes on
     step(*members)

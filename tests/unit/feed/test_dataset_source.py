@@ -72,7 +72,7 @@ def test_all_workers_take_the_order_of_the_chief() -> None:
 
 def _world(*, keeps_rows: bool) -> Any:
     """Return what a source asks of a world of three workers at the start."""
-    return SimpleNamespace(keeps_rows_of_workers=keeps_rows, bounds=Bounds(1, 3, 3))
+    return SimpleNamespace(keeps_rows_of_workers=keeps_rows, membership=SimpleNamespace(bounds=Bounds(1, 3, 3)))
 
 
 @pytest.mark.parametrize("newcomer", [0, 1])

@@ -24,6 +24,7 @@ class World:
         self.layout = sizes[0]
         self.made_for: Any = sizes[0]
         self.own_state = SimpleNamespace(num_evaluated=0)
+        self.membership: Any = SimpleNamespace()
         self.has_closed = False
 
     def catch_up(self) -> Given | None:
