@@ -50,7 +50,7 @@ class StateOfTraining:
         if self._step.kind is not TRAIN or beside is None:
             raise PeerError(
                 f"A worker was lost while the others ran {self._step.kind.method}.",
-                "Another worker can take its place only in a training step of `fit`, or in the loop of an ElasticState.",
+                "Another can take its place only in a training step of `fit`, or in the loop of an ElasticState.",
                 "Start the run again; stratagem run --max-restarts does.",
             ).of_peer()
         names = [name for name, _ in named_variables(self._step.model)]
