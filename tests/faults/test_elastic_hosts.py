@@ -161,13 +161,12 @@ def test_the_first_launcher_shows_the_processes_of_all_machines(tmp_path: Path) 
     numbers = tmp_path / "numbers.json"
     of_first = ["--log-json", str(numbers), "--report", str(tmp_path / "report.html")]
     options = ["--workers", "1", "--spares", "1"]
-    ended = run(options, test_spares.PROGRAM, str(tmp_path), "1:5:SIGKILL", of_first=of_first)
+    ended = run(options, test_spares.PROGRAM, str(tmp_path), of_first=of_first)
     assert [code for code, _ in ended] == [0, 0], ended
     last = {(each := json.loads(line))["task"]: each for line in numbers.read_text().splitlines()}
     trained = {name: each["host"] for name, each in last.items() if each["steps"] > 1}
-    assert trained["process 0"] == ""
-    assert [host for name, host in trained.items() if name in ("process 2", "process 3")] == ["host-b"] * 2
-    assert {each["host"] for name, each in last.items() if name in ("process 0", "process 1")} == {""}
+    assert trained == {"process 0": "", "process 2": "host-b"}
+    assert {name: each["host"] for name, each in last.items()} == {**trained, "process 1": "", "process 3": "host-b"}
     report = (tmp_path / "report.html").read_text()
     assert "process 2" in report
     assert "process 3" in report
