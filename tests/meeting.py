@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import jax
 
@@ -84,9 +83,10 @@ class FakeMember:
 
     def __init__(self, world: FakeWorld, rank: int) -> None:
         self._world, self._rank = world, rank
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._world, name)
+        # Attributes, as from Python 3.12 on a class is asked whether it has the methods of a protocol, not an object.
+        for name in dir(world):
+            if name.startswith(("key_value", "blocking", "wait_at")):
+                setattr(self, name, getattr(world, name))
 
     def meet(self, place: str, note: bytes, ranks: Sequence[int], timeout_in_ms: int) -> dict[int, bytes]:
         return self._world.meet(self._rank, place, note, ranks, timeout_in_ms / 1000)

@@ -102,9 +102,9 @@ def make_group(request: pytest.FixtureRequest) -> Iterator[Callable[..., Group]]
 def test_a_peer_is_in_its_phase_since_it_was_heard_last() -> None:
     ours, theirs = connected()
     with ours, theirs:
-        said = Standing(PEERS[1], Phase.STEP, steps=7, seconds=2.0, longest_step=1.5)
+        said = Standing(PEERS[1], Phase.STEP, steps=7, seconds=2.0, longest_step=1.5, loss=0.5)
         link = _Link(PEERS[1], ours, heard=10.0, unread=b"", said=said)
-        assert link.standing(13.0) == Standing(PEERS[1], Phase.STEP, 7, 5.0, 1.5, silence=3.0)
+        assert link.standing(13.0) == Standing(PEERS[1], Phase.STEP, 7, 5.0, 1.5, silence=3.0, loss=0.5)
         link.has_ended = True
         assert link.standing(13.0).phase is Phase.ENDED
 
