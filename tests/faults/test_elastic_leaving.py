@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tests.faults import test_elastic_hosts
+from tests.faults.test_elastic import variables
 from tests.faults.test_elastic_shards import ELASTIC, PROGRAM, SPARES, check, run
 from tests.faults.trains_with_spares import STEPS
 
 from stratagem.core import exits
+from stratagem.core.clock import Deadline
 
 pytestmark = pytest.mark.multiprocess
 
@@ -60,7 +64,7 @@ def test_the_others_continue_without_one_that_leaves(
     [
         (ALL, "none", ["1:5:launcher-SIGTERM"]),
         (SPARES, "parameters", ["0:12:launcher-SIGTERM"]),
-        (ALL, "none", [f"2:{STEPS}:launcher-SIGTERM"]),
+        (ALL, "none", [f"2:{STEPS}:launcher-SIGHUP"]),
         (ALL, "optimizer", ["loops", "0:12:launcher-SIGTERM"]),
     ],
     ids=str,
@@ -122,3 +126,24 @@ def test_the_end_of_the_first_launcher_lets_the_workers_of_all_machines_save(tmp
     done = run(["--workers", "2"], tmp_path, "none", "backs-up")
     assert resumed_behind(done.stdout + done.stderr) > 9
     check(tmp_path, to_the_bit=False)
+
+
+def test_a_second_signal_to_the_launcher_ends_processes_that_do_not_hear_the_first(tmp_path: Path) -> None:
+    program, deadline = tmp_path / "deaf.py", Deadline(60.0)
+    program.write_text(
+        "import pathlib, signal, sys, threading\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "pathlib.Path(sys.argv[1], 'ready').touch()\n"
+        "threading.Event().wait(120)\n"
+    )
+    options = ["--elastic", "1:1", "--grace", "100"]
+    command = [sys.executable, "-m", "stratagem", "run", *options, str(program), str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=variables()) as launcher:
+        while not (tmp_path / "ready").exists():
+            assert not deadline.expired
+            deadline.clock.wait(0.01)
+        launcher.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            launcher.wait(1.0)
+        launcher.send_signal(signal.SIGINT)
+        assert launcher.wait(20.0) == 128 + signal.SIGINT

@@ -103,7 +103,7 @@ class ElasticState(objects.Holder):
                 depends on the number of workers.
             save: Called by all workers after the last commit, if the run ends before the loop does: because all
                 workers were told to leave (SIGTERM), or because too few were left for too long. Usually the `save` of a
-                `CheckpointManager`.
+                `CheckpointManager`. Where workers cannot change it is never called.
 
         Returns:
             What the loop returned.

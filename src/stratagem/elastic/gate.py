@@ -30,7 +30,7 @@ class Gate:
         self.goes = False
         self._is_held = False
         self._last: int | None = None
-        self._saves = False
+        self._saves_behind: int | None = None
         self._reason = ""
 
     def hear(self, order: Order) -> Begun | Stopped | None:
@@ -44,7 +44,7 @@ class Gate:
         """
         if isinstance(order, Form):
             self.world, self._target, self.goes = order.world.number, order.world.step, False
-            self._is_held, self._last = False, None
+            self._is_held, self._last, self._saves_behind = False, None, None
         elif isinstance(order, End):
             self.goes, self._is_held, self._last, self._reason = False, False, None, order.reason
         elif order.world != self.world:
@@ -52,7 +52,7 @@ class Gate:
         elif isinstance(order, Go):
             self.goes, self._is_held, self._last = True, False, None
         elif isinstance(order, StopAfter):
-            self._last, self._saves = order.step, order.saves
+            self._last, self._saves_behind = order.step, order.step if order.saves else None
             return self.stopped() if self.completed == order.step else None
         elif order.cut:
             is_between = self.goes and self.begun == self.completed
@@ -79,8 +79,11 @@ class Gate:
 
     @property
     def ends_here(self) -> bool:
-        """Whether the run ends behind the step that this member has completed, so that it is to save now."""
-        return self.goes and self._saves and self._last == self.completed
+        """Whether the run ends behind the step that this member has completed, so that it is to save now.
+
+        A cut does not change that: members that hear of it before they save, and behind, do the same.
+        """
+        return self._saves_behind == self.completed
 
     @property
     def reason(self) -> str:

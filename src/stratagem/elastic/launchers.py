@@ -73,7 +73,7 @@ class Status:
 
 
 Tasks = Mapping[str, Mapping[str, Any]]
-"""What the processes of a machine do, by their names, as JSON."""
+"""Processes of a machine by name, with what each does, as JSON."""
 
 
 def read_tasks(message: Mapping[str, Any]) -> Tasks:

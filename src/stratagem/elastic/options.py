@@ -30,8 +30,9 @@ class ElasticOptions:
         min_workers: Training waits when there are fewer workers than this.
         max_workers: Workers that come later are taken in up to this number; None stands for the number at the start.
             They are started with STRATAGEM_ELASTIC, see docs/elastic.md.
-        below_min_seconds: How long a run with too few workers waits for others. After that the workers save their
-            state, and the run ends with exit code 43.
+        below_min_seconds: How long a run with too few workers waits for others. After that those who are left do one
+            more step, behind which `BackupAndRestore` and `ElasticState.run(save=...)` save, and the run ends with exit
+            code 43.
         batch: What keeps its number of rows when the number of workers changes. "global": the batch of all workers, so
             that the numbers stay those of one process, and each worker gets more or fewer rows. "per_worker": the rows
             of each worker, as in Horovod, so that a batch has more or fewer. The program makes its batches for the

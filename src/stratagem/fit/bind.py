@@ -266,7 +266,7 @@ def _in_session(default_strategy: Callable[[], StrategyLike], resumers: Resumers
         world = strategy.mesh.world
         if method == "fit" and world is not None and world.loop is None:  # in a loop, its steps are those of the loop
             return in_changing_world(strategy, resumers.place_in_fit, call.run)
-        if call.method in ("evaluate", "predict") and strategy.mesh.world is not None:
+        if method in ("evaluate", "predict") and world is not None:
             return evaluated(strategy, model.weights, call.again)
         return call.run()
 

@@ -97,7 +97,7 @@ class Step:
         self._sizes = [len(variables) for variables in groups.values()]
         known = sum(self._sizes)
         self.metric_places = range(known - len(groups.get("metrics_variables", ())), known)
-        """Where metrics stand among the variables."""
+        """Places of the metrics among the variables."""
         # What tracing the step told: which entries of the logs are metrics, which variables it rewrites.
         self._logs_structure: Any = None
         self._entries: list[Entry | None] = []

@@ -111,7 +111,7 @@ class ElasticRun:
         self._has_lost = self._have_left = False
         self._logs: dict[str, TaskLog] = {}
         self._elsewhere: dict[str, Tasks] = {}
-        """What the processes of other machines do, by the name of the machine."""
+        """Processes of other machines, by the name of the machine."""
         self._grace: Deadline | None = None
 
     def run(self) -> int:

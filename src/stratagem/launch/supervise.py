@@ -118,7 +118,7 @@ class Supervisor:
         """Those that may be started again alone."""
         self._replacements = replacements
         self.num_replaced = 0
-        """How many tasks were started again that count: but for those that only followed another."""
+        """Number of starts that count against `replacements`: not those of tasks that only followed another."""
         self._free_starts = MOST_STARTS if replaces_workers else 0
         self._chief_may_follow = False
         self._left_alone: Deadline | None = None

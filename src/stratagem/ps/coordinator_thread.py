@@ -40,7 +40,7 @@ from stratagem.transport.keys import Keys, Role
 from stratagem.transport.message import ERROR, Message, MessageError
 
 PATIENCE_SECONDS: Final = 300.0
-"""How long to wait for workers, or for one to come back, when there are too few."""
+"""Seconds to wait for workers, the first or lost ones, when there are too few."""
 
 END_SECONDS: Final = 5.0
 """Seconds for which functions run on after another has failed. Steps come to their end; what is longer is given up."""

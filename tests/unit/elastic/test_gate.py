@@ -68,6 +68,18 @@ def test_a_run_ends_behind_its_last_step_and_not_before() -> None:
     gate.complete()
     assert gate.ends_here
     gate.hear(Stop(ME, 1, True, "worker 1 died"))
+    assert gate.ends_here  # as for those who hear of the death only when they save
+    gate.hear(Form(ME, World(2, MEMBERS[:1], 0, 4)))
+    assert not gate.ends_here
+
+
+def test_a_last_step_that_is_cut_is_none() -> None:
+    gate = training(3)
+    gate.hear(Stop(ME, 1, False, "all leave"))
+    gate.hear(StopAfter(ME, 1, 4, saves=True))
+    assert gate.may_begin() is True
+    gate.hear(Stop(ME, 1, True, "worker 1 died"))
+    gate.stopped()
     assert not gate.ends_here
 
 
