@@ -1,8 +1,10 @@
 """Workers killed and frozen again and again while others train on: how long training pauses, and what is lost.
 
 Run `python benchmarks/elastic.py [--seconds 600] [--every 10] [--elastic 1:3] [--write]`. The same file is the program
-of the workers. A run that nobody disturbs takes as many steps, for comparison; so does one in which only waiting spares
-are killed: their successors take as much of the cores when they start, and training does not pause.
+of the workers. Spells in which workers are killed take turns with spells in which nobody is, and with spells in which
+only waiting spares are: their successors take as much of the cores when they start, and training does not pause. All
+are spells of one run, because runs one after the other differ by more than what is measured. A run that nobody disturbs
+takes as many steps, and must come to the same weights.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -32,6 +34,10 @@ FROZEN: Final = 0.25
 
 STEPS_PER_EPOCH: Final = 50
 ROWS: Final = 192
+SPELLS: Final = ("worker", "nobody", "spare")
+"""Who is killed, in spells that follow one another."""
+
+FAULTS_PER_SPELL: Final = 3
 LONGEST_SECONDS: Final = 120.0
 """A run in which no step is taken for so long hangs."""
 
@@ -76,26 +82,51 @@ def work(folder: Path, epochs: int) -> None:
     (folder / f"end-{os.getpid()}.json").write_text(json.dumps({"weights": weights, "loss": history["loss"]}))
 
 
+class Spell(NamedTuple):
+    """Some seconds of a run.
+
+    Args:
+        killed: Who is killed in it: "worker", "spare" or "nobody".
+        begin: When it began.
+        end: When it ended.
+        faults: When somebody was killed or frozen.
+    """
+
+    killed: str
+    begin: float
+    end: float
+    faults: list[float]
+
+
 class Outcome(NamedTuple):
     """What a run left.
 
     Args:
-        faults: When a worker was killed or frozen.
+        spells: Its spells, one after the other.
         steps: When each step was completed first.
         ends: What those had at the end who came to it.
         code: The exit code of the launcher.
     """
 
-    faults: list[float]
+    spells: list[Spell]
     steps: dict[int, float]
     ends: list[dict[str, Any]]
     code: int
 
-    def pauses(self) -> list[float]:
-        """Return how long no step was completed, behind each fault."""
+    def steps_in(self, spell: Spell) -> int:
+        """Return how many steps were completed in a spell."""
+        return sum(spell.begin <= moment < spell.end for moment in self.steps.values())
+
+    def pauses(self, spells: Sequence[Spell] | None = None) -> list[float]:
+        """Return how long no step was completed, behind each fault in which a worker was lost.
+
+        Args:
+            spells: In which spells; None for all.
+        """
         moments = sorted(self.steps.values())
+        chosen = [each for each in (self.spells if spells is None else spells) if each.killed == "worker"]
         pauses = []
-        for fault in self.faults:
+        for fault in (fault for spell in chosen for fault in spell.faults):
             after = next((moment for moment in moments if moment > fault + 0.02), None)
             before = max((moment for moment in moments if moment <= fault + 0.02), default=fault)
             if after is not None:
@@ -146,7 +177,7 @@ def run(
     faults: int | None = None,
     frozen: float = FROZEN,
     seed: int = 0,
-    of_spares: bool = False,
+    killed: Sequence[str] = ("worker",),
 ) -> Outcome:
     """Run once.
 
@@ -155,11 +186,12 @@ def run(
         epochs: How long.
         every: Seconds between two faults.
         faults: How many there are at most; None for one after another.
-        frozen: Share of the faults that freeze a worker instead.
+        frozen: Share of the faults of workers that freeze one instead.
         seed: That of the choice of the worker.
-        of_spares: Whether waiting spares are killed, and no worker.
+        killed: Who is killed, in spells that follow one another.
     """
-    choose, moments = random.Random(seed), []
+    choose, spells = random.Random(seed), [Spell(killed[0], 0.0, 0.0, [])]
+    num_faults = 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         process = subprocess.Popen(launch(folder, epochs), env={**os.environ, environment.JAX_PLATFORMS: "cpu"})
@@ -173,23 +205,64 @@ def run(
                 process.terminate()
                 raise SystemExit(f"no step for {LONGEST_SECONDS:g} s: the run hangs")
             alive = [pid for pid, moment in last.items() if now - moment < 1.0]
-            next_fault = next_fault or (now + every if alive else 0.0)
-            is_over = faults is not None and len(moments) >= faults
-            if not is_over and next_fault and now >= next_fault and len(alive) > 1:
+            if not alive:
+                continue
+            if not spells[-1].begin:
+                spells[-1] = Spell(killed[0], now, now, [])
+                next_fault = now + every
+            if len(killed) > 1 and now >= spells[-1].begin + every * FAULTS_PER_SPELL:
+                spells.append(Spell(killed[len(spells) % len(killed)], now, now, []))
+                next_fault = now + every / FAULTS_PER_SPELL  # the processes of the last fault have come back at the end
+            spell = spells[-1] = spells[-1]._replace(end=now)
+            is_over = faults is not None and num_faults >= faults
+            if not is_over and now >= next_fault and len(alive) > 1 and spell.killed != "nobody":
                 done = max(step for steps in noted(folder).values() for step in steps)
                 if done < (epochs - 1) * STEPS_PER_EPOCH:  # the last ones have their time to come back
-                    victims = waiting(process.pid, set(files)) if of_spares else sorted(alive)
+                    victims = waiting(process.pid, set(files)) if spell.killed == "spare" else sorted(alive)
                     if victims:
-                        freezes = not of_spares and choose.random() < frozen
+                        freezes = spell.killed == "worker" and choose.random() < frozen
                         os.kill(choose.choice(victims), signal.SIGSTOP if freezes else signal.SIGKILL)
-                        moments.append(time.time())
+                        spell.faults.append(time.time())
+                        num_faults += 1
                 next_fault = now + every
         steps: dict[int, float] = {}
         for each in noted(folder).values():
             for step, moment in each.items():
                 steps[step] = min(moment, steps.get(step, moment))
         ends = [json.loads(file.read_text()) for file in folder.glob("end-*.json")]
-        return Outcome(moments, steps, ends, process.returncode)
+        return Outcome(spells, steps, ends, process.returncode)
+
+
+class Costs(NamedTuple):
+    """What faults cost, from the spells of a run.
+
+    Args:
+        with_pauses: Time of a step where workers are killed, by that where nobody is.
+        without_pauses: The same without the pauses.
+        of_start: Seconds that the start of a process takes from the others.
+        throughput: Steps in a time without pauses and without what starts take, by those where nobody is killed.
+    """
+
+    with_pauses: float
+    without_pauses: float
+    of_start: float
+    throughput: float
+
+
+def costs(outcome: Outcome) -> Costs:
+    """Return the costs of faults.
+
+    Args:
+        outcome: The run; its last spell may be cut short.
+    """
+    spells = {kind: [spell for spell in outcome.spells[:-1] if spell.killed == kind] for kind in SPELLS}
+    steps = {kind: sum(map(outcome.steps_in, chosen)) for kind, chosen in spells.items()}
+    faults = {kind: sum(len(spell.faults) for spell in chosen) for kind, chosen in spells.items()}
+    seconds = {kind: sum(spell.end - spell.begin for spell in chosen) / steps[kind] for kind, chosen in spells.items()}
+    quiet, trained = seconds["nobody"], seconds["worker"] - sum(outcome.pauses(spells["worker"])) / steps["worker"]
+    start = (seconds["spare"] - quiet) * steps["spare"] / faults["spare"]
+    of_starts = start * faults["worker"] / steps["worker"]
+    return Costs(seconds["worker"] / quiet, trained / quiet, start, quiet / (trained - of_starts))
 
 
 def main() -> None:
@@ -207,35 +280,30 @@ def main() -> None:
     trial = ours(4, faults=0)
     step = (max(trial.steps.values()) - min(trial.steps.values())) / (len(trial.steps) - 1)
     epochs = max(4, round(options.seconds / step / STEPS_PER_EPOCH))
-    quiet, disturbed = ours(epochs, faults=0), ours(epochs, seed=options.seed)
-    starting = ours(epochs, seed=options.seed, of_spares=True) if options.spares else None
+    killed = SPELLS if options.spares else ("worker",)
+    quiet, disturbed = ours(epochs, faults=0), ours(epochs, seed=options.seed, killed=killed)
     wanted = set(range(epochs * STEPS_PER_EPOCH))
     pauses = sorted(disturbed.pauses())
-    took = {
-        name: max(each.steps.values()) - min(each.steps.values())
-        for name, each in (("quiet", quiet), ("disturbed", disturbed), ("starting", starting))
-        if each is not None
-    }
-    between = took["disturbed"] - sum(pauses)
     same = {end["weights"] for end in disturbed.ends} == {end["weights"] for end in quiet.ends}
     losses = [abs(a - b) / b for a, b in zip(disturbed.ends[0]["loss"], quiet.ends[0]["loss"], strict=True)]
     rows = {
         "exit code": str(disturbed.code),
-        "faults": f"{len(disturbed.faults)}, one every {options.every:g} s",
+        "faults of workers": f"{len(pauses)}, one every {options.every:g} s",
         "pause, median": f"{statistics.median(pauses):.2f} s",
         "pause, 95th percentile": f"{pauses[min(len(pauses) - 1, int(0.95 * len(pauses)))]:.2f} s",
         "steps that were lost": str(len(wanted - disturbed.steps.keys())),
         "steps": str(len(wanted)),
-        "time, by that of the run that nobody disturbs": f"{took['disturbed'] / took['quiet']:.2f}",
-        "the same without pauses": f"{between / took['quiet']:.2f}",
         "weights have the same bits": "yes" if same else "no",
         "largest difference of an epoch's loss, relative": f"{max(losses):.1e}",
     }
-    if starting is not None:
-        start = (took["starting"] - took["quiet"]) / len(starting.faults)
-        rows["what the start of a process takes from the others"] = f"{start:.1f} s"
-        rest = between - start * len(disturbed.faults)
-        rows["throughput without pauses and starts"] = f"{took['quiet'] / rest:.0%}"
+    if len(disturbed.spells) > len(SPELLS):
+        found = costs(disturbed)
+        rows |= {
+            "time of a step, by that of spells in which nobody is killed": f"{found.with_pauses:.2f}",
+            "the same without pauses": f"{found.without_pauses:.3f}",
+            "what the start of a process takes from the others": f"{found.of_start:.1f} s",
+            "throughput without pauses and starts": f"{found.throughput:.1%}",
+        }
     text = page(
         "Workers that die while others train on",
         [

@@ -25,6 +25,9 @@ from plots import bars
 from stratagem.core import environment
 
 WORKERS: Final = 2
+EPOCHS: Final = 20
+SECONDS_BEFORE_DEATH: Final = 5.0
+"""How long workers train that others continue for: a spare has come to `fit` by then."""
 
 HERE: Final = Path(__file__).parent
 PEER: Final = "TorchFT"
@@ -129,7 +132,7 @@ def pause(launch: elastic.Launch) -> float:
         SystemExit: The other did not continue.
     """
     # One fault: the process that is started for a lost one would not be ready for a second one.
-    outcome = elastic.run(launch, 3, every=0.5, faults=1, frozen=0.0)
+    outcome = elastic.run(launch, EPOCHS, every=SECONDS_BEFORE_DEATH, faults=1, frozen=0.0)
     if outcome.code or not outcome.pauses():
         raise SystemExit(f"a run ended with exit code {outcome.code}, and {len(outcome.steps)} steps: nothing to show")
     return max(outcome.pauses())
