@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import jax
 
 from stratagem.mesh.mesh import ReplicaMesh
+from stratagem.mesh.worker_counts import Layout
 
 T = TypeVar("T")
 
@@ -25,7 +26,8 @@ class Worker:
     def __init__(self, group: Group, index: int, replicas_each: int) -> None:
         self.mesh = ReplicaMesh(jax.devices()[: group.size * replicas_each])
         self.mesh.local_replicas = tuple(range(index * replicas_each, (index + 1) * replicas_each))
-        self.worker_index, self.worker_count = index, group.size
+        self.layout = Layout(group.size, index)
+        self.worker_count, self.worker_index = self.layout
         self.is_chief = index == 0
         self._group = group
 

@@ -101,7 +101,8 @@ def test_fewer_workers_train_on(tmp_path: Path, elastic: str, faults: list[str],
 def test_the_program_says_how_few_workers_may_train(tmp_path: Path) -> None:
     """With one spare and three faults: it takes one place, and the group shrinks twice."""
     launch = ["-m", "stratagem", "run", "--workers", "3", "--spares", "1"]
-    done = run_program(launch, tmp_path, "3", "asks:1:3", "1:3:SIGKILL", "2:9:SIGKILL", "0:9:SIGKILL")
+    faults = ["1:3:SIGKILL", "2:9:SIGKILL", "0:9:SIGKILL"]
+    done = run_program(launch, tmp_path, "3", "asks:1:3", "prepared:1", *faults)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(tmp_path.glob("did *"))) == 3
     found, expected = outcomes(tmp_path), of_keras()
@@ -109,6 +110,24 @@ def test_the_program_says_how_few_workers_may_train(tmp_path: Path) -> None:
         np.testing.assert_allclose(each["history"]["loss"], expected["history"]["loss"], rtol=1e-5)
         for own, of_one in zip(each["weights"], expected["weights"], strict=True):
             np.testing.assert_allclose(own, of_one, rtol=1e-4, atol=1e-5)
+
+
+def test_nobody_waits_for_a_worker_that_prepares(tmp_path: Path) -> None:
+    """It loads its data for as long as the others train; then nobody can take part any more."""
+    done = run(tmp_path, "1:2", "stuck", "1:5:SIGKILL")
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = outcomes(tmp_path)
+    assert found["sizes"] == [2] * 5 + [1] * (EPOCHS * STEPS - 5)
+    assert found["cores"] == sorted(os.sched_getaffinity(0))  # those of the lost one too
+    np.testing.assert_allclose(found["history"]["loss"], of_keras()["history"]["loss"], rtol=1e-5)
+
+
+def test_a_worker_that_fails_before_it_trains_does_not_end_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, "1:2", "stuck", "fails", "1:5:SIGKILL")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "ValueError: no room for the data" in said
+    assert len(outcomes(tmp_path)) == 1
 
 
 def run_with_joiner(folder: Path, program: list[str]) -> str:

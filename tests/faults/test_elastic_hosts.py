@@ -161,7 +161,8 @@ def test_the_first_launcher_shows_the_processes_of_all_machines(tmp_path: Path) 
     numbers = tmp_path / "numbers.json"
     of_first = ["--log-json", str(numbers), "--report", str(tmp_path / "report.html")]
     options = ["--workers", "1", "--spares", "1"]
-    ended = run(options, test_spares.PROGRAM, str(tmp_path), of_first=of_first)
+    shown = "shown:numbers.json:process 2"  # a shorter run may end before it is
+    ended = run(options, test_spares.PROGRAM, str(tmp_path), shown, of_first=of_first)
     assert [code for code, _ in ended] == [0, 0], ended
     last = {(each := json.loads(line))["task"]: each for line in numbers.read_text().splitlines()}
     trained = {name: each["host"] for name, each in last.items() if each["steps"] > 1}

@@ -38,10 +38,10 @@ def resumed_behind(said: str) -> int:
 @pytest.mark.parametrize(
     ("options", "stage", "faults"),
     [
-        (SPARES, "none", ["0:5:SIGTERM"]),
-        (SPARES, "parameters", ["2:5:SIGTERM"]),
-        (SPARES, "optimizer", ["loops", "0:9:SIGTERM"]),
-        (SPARES, "none", [f"1:{STEPS}:SIGTERM"]),
+        (SPARES, "none", ["prepared:1", "0:5:SIGTERM"]),
+        (SPARES, "parameters", ["prepared:1", "2:5:SIGTERM"]),
+        (SPARES, "optimizer", ["prepared:1", "loops", "0:9:SIGTERM"]),
+        (SPARES, "none", ["prepared:1", f"1:{STEPS}:SIGTERM"]),
         (ELASTIC, "none", ["0:5:SIGTERM", "1:14:SIGTERM"]),
         (ELASTIC, "none", ["loops", "2:5:SIGTERM"]),
     ],

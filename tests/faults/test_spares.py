@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from tests.faults.trains_with_spares import EPOCHS, STEPS
 
+from stratagem.core.cores import divide_cores
+
 pytestmark = pytest.mark.multiprocess
 
 PROGRAM = Path(__file__).with_name("trains_with_spares.py")
@@ -54,6 +56,10 @@ def undisturbed(workers: int, *options: str) -> dict[str, Any]:
         (2, ["0:12:SIGKILL"]),
         (2, [f"1:{STEPS}:SIGKILL"]),
         (2, ["1:1:SIGKILL"]),
+        (2, ["prepared:1", "1:5:SIGKILL"]),
+        (2, ["prepared:1", "asks", "0:5:SIGKILL"]),
+        (2, ["prepared:2", "validates", "0:5:SIGSTOP", "0:test2:SIGKILL"]),
+        (3, ["prepared:3", "1:5:SIGKILL", "2:5:SIGKILL", "0:14:SIGKILL"]),
         (2, ["0:5:SIGSTOP"]),
         (2, ["1:3:SIGKILL", "0:11:SIGKILL", "1:19:SIGSTOP"]),
         (3, ["1:5:SIGKILL", "2:5:SIGKILL", "0:14:SIGKILL"]),
@@ -67,7 +73,7 @@ def undisturbed(workers: int, *options: str) -> dict[str, Any]:
 )
 def test_the_end_is_that_of_a_run_without_faults(tmp_path: Path, workers: int, faults: list[str]) -> None:
     options = [each for each in faults if each in ("validates", "dataset")]
-    count = len(faults) - len(options)
+    count = sum("SIG" in each for each in faults)
     done = run(tmp_path, workers, count, *faults)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list(tmp_path.glob("did *"))) == count
@@ -87,6 +93,25 @@ def test_the_end_is_that_of_a_run_without_faults(tmp_path: Path, workers: int, f
     if "scope" not in faults[0]:
         assert max(len(each["steps"]) for each in found) <= EPOCHS * STEPS
         assert len(re.findall(r"World \d+: \d workers from step \d+, \d+\.\d s later", done.stderr + done.stdout)) >= 1
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two workers have one core")
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_worker_has_cores_of_its_own(tmp_path: Path, rank: int) -> None:
+    """Also one that takes the place of another: on the core of a third, steps took twice as long."""
+    done = run(tmp_path, 2, 1, "prepared:1", f"{rank}:5:SIGKILL")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for own, cores in enumerate(divide_cores(sorted(os.sched_getaffinity(0)), 2)):
+        of_threads = json.loads((tmp_path / f"cores-{own}").read_text())
+        assert all(each == list(cores) for each in of_threads)
+
+
+def test_a_spare_that_fails_before_it_trains_does_not_end_the_run(tmp_path: Path) -> None:
+    done = run(tmp_path, 2, 1, "stuck", "fails")
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "ValueError: no room for the data" in said
+    assert [each["weights"] for each in outcomes(tmp_path)] == [undisturbed(2)["weights"]] * 2
 
 
 def test_an_exception_of_the_program_ends_the_run(tmp_path: Path) -> None:

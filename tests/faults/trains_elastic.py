@@ -18,7 +18,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 
 import keras
 import numpy as np
-from tests.faults.trains_with_spares import Faults, fault
+from tests.faults.trains_with_spares import Faults, fault, meet_faults_of_preparing, note_prepared
 
 import stratagem
 from stratagem.core.clock import Clock, Deadline
@@ -61,8 +61,10 @@ def made() -> keras.Model:
 def main(folder: Path, workers: int, faults: list[str]) -> None:
     asked = [map(int, each.split(":")[1:]) for each in faults if each.startswith("asks:")]
     elastic = stratagem.ElasticOptions(*asked[0]) if asked else None
+    note_prepared(folder)
     strategy = stratagem.MultiWorkerMirroredStrategy(elastic=elastic) if workers else None
-    rank = strategy.worker_index if strategy else 0
+    if strategy:
+        meet_faults_of_preparing(folder, strategy, faults, "process-*")
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
     # As programs do: a process that comes later has to make the same batches.
@@ -86,9 +88,11 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
         took: dict[str, Any] = {}
     else:
         with strategy.scope():
-            fault(folder, f"{rank}:scope", faults)
+            if any("scope" in each for each in faults):
+                fault(folder, f"{strategy.worker_index}:scope", faults)
             model = made()
-        told, sizes = Faults(folder, rank, faults), Sizes(strategy, folder / "waits" if "awaits" in faults else None)
+        told = Faults(folder, strategy, faults)
+        sizes = Sizes(strategy, folder / "waits" if "awaits" in faults else None)
         callbacks += [sizes, told]
         history = model.fit(
             dataset,
@@ -106,6 +110,7 @@ def main(folder: Path, workers: int, faults: list[str]) -> None:
     model.load_weights(worst)
     found["worst"] = model.evaluate(*held, batch_size=VALIDATED // TESTS, verbose=0)
     if strategy:
+        took["cores"] = sorted(os.sched_getaffinity(0))
         took["rank"] = strategy.worker_index  # also after evaluations
     found |= {"history": history, "evaluated": evaluated, "predicted": predicted, **took}
     (folder / f"process-{os.getpid()}.json").write_text(json.dumps(found))

@@ -8,6 +8,7 @@ runs a program before the loop. Those that come to the end write what they have.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -41,7 +42,7 @@ def digest(values: Any) -> str:
 
 def main(folder: Path, faults: list[str]) -> None:
     strategy = stratagem.MultiWorkerMirroredStrategy()
-    rank = strategy.worker_index
+    rank = functools.cache(lambda: strategy.worker_index)  # asked in the loop: a process that prepares has none before
     # Each process makes another order, before its seed is set.
     held_rows = [stratagem.data.Dataset.range(HELD).shuffle(HELD).batch(10) for _ in range(2)]
     held = strategy.experimental_distribute_dataset(held_rows[0])
@@ -96,20 +97,20 @@ def main(folder: Path, faults: list[str]) -> None:
         while state.epoch < EPOCHS:
             for batch in state.batches:
                 train_step(batch, random.uniform(0.5, 1.5))
-                fault(folder, f"{rank}:mid{state.step + 1}", faults)
+                fault(folder, f"{rank()}:mid{state.step + 1}", faults)
                 strategy.run(note_on_replica, args=(batch,))
                 state.step += 1
                 state.commit()
                 steps.append((state.epoch, state.step))
                 sizes.append(strategy.num_replicas_in_sync)
-                fault(folder, f"{rank}:{state.step}", faults)
+                fault(folder, f"{rank()}:{state.step}", faults)
             state.history.append(float(losses.result()))
             losses.reset_state()
             for numbers in itertools.chain(held, also_held):
                 strategy.run(test_on_replica, args=(numbers,))
             state.epoch += 1
             state.batches = iter(dataset)
-            fault(folder, f"{rank}:epoch{state.epoch}", faults)
+            fault(folder, f"{rank()}:epoch{state.epoch}", faults)
         return "done"
 
     if "before" in faults:

@@ -44,7 +44,7 @@ def main(folder: Path, faults: list[str]) -> None:
         if batch + 1 == flipped and strategy.cluster_resolver.task_id == 1:
             flip_bit(model._jax_state["trainable_variables"][0].addressable_data(0), 0)
 
-    told = Faults(folder, strategy.worker_index, faults)
+    told = Faults(folder, strategy, faults)
     callbacks = [keras.callbacks.LambdaCallback(on_train_batch_end=flip), told]
     error = ""
     try:

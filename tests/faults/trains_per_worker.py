@@ -7,6 +7,7 @@ write what they have.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -78,7 +79,7 @@ def fitted(strategy: Any, kind: str, folder: Path, faults: list[str]) -> dict[st
     x, y = data()
     with strategy.scope():
         model = made()
-    told, sizes = Faults(folder, strategy.worker_index, faults), Sizes(strategy)
+    told, sizes = Faults(folder, strategy, faults), Sizes(strategy)
     given: dict[str, Any] = {"epochs": EPOCHS, "verbose": 0, "callbacks": [sizes, ScaledRate(), told]}
     rows = ROWS * strategy.num_replicas_in_sync
     if kind == "arrays":
@@ -95,7 +96,7 @@ def fitted(strategy: Any, kind: str, folder: Path, faults: list[str]) -> dict[st
 
 def looped(strategy: Any, folder: Path, faults: list[str]) -> dict[str, Any]:
     dataset = strategy.experimental_distribute_dataset(order().batch(ROWS * strategy.num_replicas_in_sync))
-    rank = strategy.worker_index
+    rank = functools.cache(lambda: strategy.worker_index)
     with strategy.scope():
         seen = keras.Variable(np.zeros(NUMBER, "int32"), trainable=False, aggregation="sum")
 
@@ -108,7 +109,7 @@ def looped(strategy: Any, folder: Path, faults: list[str]) -> dict[str, Any]:
                 strategy.run(note_on_replica, args=(batch,))
                 state.sizes.append((state.epoch, strategy.num_replicas_in_sync))
                 state.commit()
-                fault(folder, f"{rank}:{len(state.sizes)}", faults)
+                fault(folder, f"{rank()}:{len(state.sizes)}", faults)
             state.epoch += 1
             state.batches = iter(dataset)
 

@@ -12,6 +12,7 @@ they have.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -24,7 +25,7 @@ os.environ["KERAS_BACKEND"] = "jax"
 import keras
 import numpy as np
 from tests.faults.trains_elastic import Sizes
-from tests.faults.trains_with_spares import EPOCHS, ROWS, STEPS, Faults, fault
+from tests.faults.trains_with_spares import EPOCHS, ROWS, STEPS, Faults, await_prepared, fault, note_prepared
 
 import stratagem
 from stratagem.host_memory.memory import HostMemory
@@ -57,7 +58,7 @@ def rows() -> stratagem.data.Dataset:
 
 
 def fitted(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -> dict[str, Any]:
-    told, (x, y) = Faults(folder, strategy.worker_index, faults), data()
+    told, (x, y) = Faults(folder, strategy, faults), data()
     callbacks: list[Any] = [told]
     if "awaits" in faults:
         callbacks.append(Sizes(strategy, folder / "waits"))
@@ -72,7 +73,8 @@ def fitted(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -
 
 def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -> dict[str, Any]:
     optimizer: Any = model.optimizer
-    rank, dataset = strategy.worker_index, strategy.experimental_distribute_dataset(rows())
+    rank = functools.cache(lambda: strategy.worker_index)
+    dataset = strategy.experimental_distribute_dataset(rows())
     crossentropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=None)
     with strategy.scope():
         optimizer.build(model.trainable_variables)
@@ -91,7 +93,9 @@ def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -
                 strategy.run(train_on_replica, args=(batch,))
                 state.steps.append((state.epoch, len(state.steps)))
                 state.commit()
-                fault(folder, f"{rank}:{len(state.steps)}", faults)
+                if len(state.steps) == 1:
+                    await_prepared(folder, faults)
+                fault(folder, f"{rank()}:{len(state.steps)}", faults)
             state.epoch += 1
             state.batches = iter(dataset)
 
@@ -106,7 +110,7 @@ def looped(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -
 
 def by_keras(strategy: Any, model: keras.Model, folder: Path, faults: list[str]) -> dict[str, Any]:
     """Train in a loop whose steps are Keras's; it evaluates after each epoch."""
-    told, (x, y), optimizer = Faults(folder, strategy.worker_index, faults), data(), model.optimizer
+    told, (x, y), optimizer = Faults(folder, strategy, faults), data(), model.optimizer
     with strategy.scope():
         optimizer.build(model.trainable_variables)
 
@@ -120,7 +124,7 @@ def by_keras(strategy: Any, model: keras.Model, folder: Path, faults: list[str])
                 state.loss = float(model.train_on_batch(x[chosen], y[chosen])[0])
                 state.batch += 1
                 state.commit()
-                fault(folder, f"{told.rank}:{state.epoch * STEPS + state.batch}", faults)
+                fault(folder, f"{told.rank()}:{state.epoch * STEPS + state.batch}", faults)
             state.losses += [state.loss, *map(float, model.evaluate(x, y, batch_size=ROWS, verbose=0))]
             state.epoch, state.batch = state.epoch + 1, 0
             state.commit()
@@ -148,6 +152,7 @@ def main(folder: Path, stage: str, faults: list[str]) -> None:
         given["elastic"] = stratagem.ElasticOptions(max_workers=2, shards="backup")
     if "hurries" in faults:
         given["elastic"] = stratagem.ElasticOptions(2, 3, below_min_seconds=0)
+    note_prepared(folder)
     strategy = stratagem.MultiWorkerMirroredStrategy(**given)
     with strategy.scope():
         model = made(ACCUMULATED if "accumulates" in faults else None)

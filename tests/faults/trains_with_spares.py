@@ -3,12 +3,17 @@
 `trains_with_spares.py FOLDER FAULTS`: each fault is "RANK:STEP:SIGNAL", "RANK:testSTEP:SIGNAL" in an evaluation, or
 "RANK:scope:SIGNAL" before training; the first process that comes to it as that worker sends itself the signal. With
 "launcher-SIGNAL" it sends the signal to its launcher.
-"validates" adds a validation, "dataset" makes it one of a dataset. Those that come to the end write what they have.
+"validates" adds a validation, "dataset" makes it one of a dataset, "asks" asks for the place of this worker at first.
+With "prepared:N" the others wait behind their first step until N processes are prepared to take part; with "stuck" one
+that prepares, and for which the others wait behind their sixth step, does not come to training before a worker has come
+to its end; with "fails" it raises an exception. With "shown:FILE:TASK" they wait in their second epoch until a line of
+a launcher's log says that a process has taken steps. Those that come to the end write what they have.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -23,6 +28,8 @@ import keras
 import numpy as np
 
 import stratagem
+from stratagem.core.clock import Clock, Deadline
+from stratagem.elastic.client import Membership
 
 STEPS, EPOCHS, ROWS = 8, 3, 22
 VALIDATED = 3 * ROWS
@@ -41,12 +48,60 @@ def fault(folder: Path, name: str, faults: list[str]) -> None:
                 os.kill(to, getattr(signal, signal_name.removeprefix("launcher-")))
 
 
+def note_prepared(folder: Path) -> None:
+    """Leave a file when this process has told that it is prepared."""
+    prepared = Membership.prepared
+
+    def told(membership: Membership) -> None:
+        prepared(membership)
+        (folder / f"prepared {membership.number}").touch()
+
+    Membership.prepared = told  # type: ignore[method-assign]
+
+
+def await_files(folder: Path, pattern: str, count: int) -> None:
+    deadline = Deadline(120.0)
+    while len(list(folder.glob(pattern))) < count and not deadline.expired:
+        Clock().wait(0.01)
+
+
+def await_prepared(folder: Path, faults: list[str]) -> None:
+    """Wait for as many processes to be prepared as "prepared:N" says."""
+    await_files(folder, "prepared *", sum(int(each[9:]) for each in faults if each.startswith("prepared:")))
+
+
+def await_shown(folder: Path, faults: list[str]) -> None:
+    """Wait until logs of launchers show what "shown:FILE:TASK" says."""
+    deadline = Deadline(120.0)
+    for each in faults:
+        if each.startswith("shown:"):
+            _, name, task = each.split(":")
+            file = folder / name
+            while not deadline.expired:
+                lines = file.read_text().splitlines()[:-1] if file.exists() else []  # the last one may be half
+                if any(line["task"] == task and line["steps"] > 1 for line in map(json.loads, lines)):
+                    break
+                Clock().wait(0.1)
+
+
+def meet_faults_of_preparing(folder: Path, strategy: Any, faults: list[str], end: str) -> None:
+    """Meet what is to happen to a process that prepares."""
+    if strategy.mesh.world is not None and strategy.mesh.world.is_preparing:
+        (folder / "prepares").touch()
+        if "stuck" in faults:
+            await_files(folder, end, 1)
+        if "fails" in faults:
+            raise ValueError("no room for the data")
+
+
 class Faults(keras.callbacks.Callback):
     """Callback that lets this worker meet its faults, and notes the steps that it has taken."""
 
-    def __init__(self, folder: Path, rank: int, faults: list[str]) -> None:
+    def __init__(self, folder: Path, strategy: Any, faults: list[str]) -> None:
         super().__init__()
-        self.folder, self.rank, self.faults = folder, rank, faults
+        self.folder, self.faults = folder, faults
+        # Asked at the first step: a process that prepares has none before.
+        self.rank = functools.cache(lambda: strategy.worker_index)
         self.epoch = 0
         self.num_tested = 0
         self.steps: list[tuple[int, int]] = []
@@ -55,12 +110,18 @@ class Faults(keras.callbacks.Callback):
         self.epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if (self.epoch, batch) == (0, 0):
+            await_prepared(self.folder, self.faults)
+        if (self.epoch, batch) == (0, 5) and "stuck" in self.faults:
+            await_files(self.folder, "prepares", 1)
+        if (self.epoch, batch) == (1, 0):
+            await_shown(self.folder, self.faults)
         self.steps.append((self.epoch, batch))
-        fault(self.folder, f"{self.rank}:{self.epoch * STEPS + batch + 1}", self.faults)
+        fault(self.folder, f"{self.rank()}:{self.epoch * STEPS + batch + 1}", self.faults)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         self.num_tested += 1
-        fault(self.folder, f"{self.rank}:test{self.num_tested}", self.faults)
+        fault(self.folder, f"{self.rank()}:test{self.num_tested}", self.faults)
 
 
 def show_task(when: str, strategy: stratagem.MultiWorkerMirroredStrategy) -> None:
@@ -70,15 +131,18 @@ def show_task(when: str, strategy: stratagem.MultiWorkerMirroredStrategy) -> Non
 
 
 def main(folder: Path, faults: list[str]) -> None:
+    note_prepared(folder)
     strategy = stratagem.MultiWorkerMirroredStrategy()
-    rank = strategy.worker_index
-    show_task("first", strategy)
+    meet_faults_of_preparing(folder, strategy, faults, "worker-*")
+    if "asks" in faults:
+        show_task("first", strategy)
     keras.utils.set_random_seed(1)
     x = np.random.default_rng(0).normal(size=(STEPS * ROWS - 3, 6)).astype("float32")
     y = (x.sum(axis=1) > 0).astype("int32")
     dataset = stratagem.data.Dataset.from_tensor_slices((x, y)).shuffle(1000, seed=3).batch(ROWS)
     with strategy.scope():
-        fault(folder, f"{rank}:scope", faults)
+        if any("scope" in each for each in faults):
+            fault(folder, f"{strategy.worker_index}:scope", faults)
         layers = [
             keras.layers.Dense(16, activation="relu"),
             keras.layers.BatchNormalization(),
@@ -89,7 +153,7 @@ def main(folder: Path, faults: list[str]) -> None:
         model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
     if "before" in faults:
         model.predict(x[:2], verbose=0)
-    told = Faults(folder, rank, faults)
+    told = Faults(folder, strategy, faults)
     slower = keras.callbacks.ReduceLROnPlateau("loss", factor=0.5, patience=0, min_delta=10.0)
     held: Any = (x[:VALIDATED], y[:VALIDATED]) if "validates" in faults else None
     batched: dict[str, Any] = {"validation_batch_size": ROWS}
@@ -100,8 +164,10 @@ def main(folder: Path, faults: list[str]) -> None:
     show_task("at last", strategy)
     digest = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.variables)).hexdigest()
     slots = hashlib.sha256(b"".join(np.asarray(each).tobytes() for each in model.optimizer.variables)).hexdigest()
+    cores = [sorted(os.sched_getaffinity(int(thread))) for thread in os.listdir("/proc/self/task")]
+    (folder / f"cores-{told.rank()}").write_text(json.dumps(cores))
     found = {"history": history, "weights": digest, "slots": slots, "steps": told.steps}
-    (folder / f"worker-{rank}.json").write_text(json.dumps(found))
+    (folder / f"worker-{told.rank()}.json").write_text(json.dumps(found))
     if "exit" in faults:
         sys.exit(7)
 

@@ -35,7 +35,7 @@ PROGRAM = """
 import os, socket, sys, time, zlib
 from stratagem.core.clock import Deadline
 from stratagem.elastic.client import join
-from stratagem.elastic.events import End, Form, Go
+from stratagem.elastic.events import End, Form, Go, Prepare
 from stratagem.elastic.hello import JoinHello
 from stratagem.elastic.world import WorldChangedError
 from stratagem.elastic.world_store import WorldClient
@@ -66,6 +66,8 @@ while True:
             elif not (member.gate.holds_state and member.gate.completed == world.step):
                 value = int(store.blocking_key_value_get_bytes("state", 30_000))
             member.formed(world.number)
+        elif isinstance(order, Prepare):
+            member.prepared()
         elif isinstance(order, Go):
             member.finished() if train() else member.stopped()
         elif isinstance(order, End):
@@ -109,12 +111,12 @@ class Launched:
         self.processes[member.pid].kill()
 
     def until(self, phase: Phase, world: int, spares: int) -> None:
-        """Wait until a world is in a phase, and so many members wait."""
+        """Wait until a world is in a phase, and so many members wait and are prepared."""
         deadline = Deadline(60.0)
         while True:
             state = self.server.state
             number = 0 if state.world is None else state.world.number
-            if (state.phase, number, len(state.waiting)) == (phase, world, spares):
+            if (state.phase, number, len(state.ready)) == (phase, world, spares):
                 return
             assert not deadline.expired, (state.phase, number, state.waiting, self.logs())
             Clock().wait(0.01)

@@ -12,9 +12,9 @@ from pathlib import Path
 from tests import translated
 
 from stratagem.core import environment
+from stratagem.core.cores import divide_cores
 from stratagem.launch.local import bound_to
 from stratagem.launch.machine import free_ports, this_machine
-from stratagem.launch.plan import divide_cores
 
 SEED = 1
 

@@ -6,11 +6,12 @@ asks here first. Measured between two processes on one machine: barrier 0.5 ms, 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
@@ -98,7 +99,7 @@ class Peers:
     @property
     def is_alone(self) -> bool:
         """Whether this process meets nobody for now."""
-        return len(self.peers) > 1 and tuple(self.present) == (self.own_index,)
+        return tuple(self.present) == (self.own_index,)
 
     @property
     def may_change(self) -> bool:
@@ -129,6 +130,15 @@ class Peers:
         """
         self.present = tuple(ranks)
         self._calls.clear()
+
+    @contextlib.contextmanager
+    def not_renewed(self) -> Iterator[None]:
+        """Let calls in this context fail where they would be made again."""
+        renew, self.renew = self.renew, None
+        try:
+            yield
+        finally:
+            self.renew = renew
 
     @_renewed
     def barrier(self, name: str, timeout_seconds: float | None = None) -> None:

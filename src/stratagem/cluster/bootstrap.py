@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from multiprocessing import util
@@ -79,6 +79,7 @@ class _Timeouts(NamedTuple):
 _lock = threading.Lock()
 _joined: Membership | None = None
 _lifeline: Lifeline | None = None
+_awaits_place: Callable[[], object] | None = None
 _hooked = False
 
 
@@ -128,19 +129,25 @@ def join(resolver: ClusterResolver, timeout_seconds: float | None = None) -> Mem
 
 
 def current_peers() -> Peers | None:
-    """Return the processes that train together with this one; None for a process on its own."""
+    """Return the processes that train together with this one; None for a process on its own.
+
+    A process that may have to wait for its place among them waits here.
+    """
+    if _awaits_place is not None:
+        _awaits_place()
     return None if _joined is None else _joined.peers
 
 
-def take_place(membership: Membership) -> None:
+def take_place(membership: Membership, awaits: Callable[[], object]) -> None:
     """Note the place of this process where another way than `join` has led to it.
 
     Args:
         membership: The place.
+        awaits: Waits until it is sure.
     """
-    global _joined
+    global _joined, _awaits_place
     with _lock:
-        _joined = membership
+        _joined, _awaits_place = membership, awaits
 
 
 def _own_task(resolver: ClusterResolver, cluster: ClusterSpec) -> Task:

@@ -50,6 +50,9 @@ starts a worker that joins a run."""
 SPARE: Final = "STRATAGEM_SPARE"
 """Set to 1 for a process that takes part in elastic training only where a worker is missing. Set by `stratagem run`."""
 
+CORES: Final = "STRATAGEM_CORES"
+"""Cores of a process and of its whole machine (`core.cores`). Set by `stratagem run --spares` and `--elastic`."""
+
 GRACE: Final = "STRATAGEM_GRACE"
 """Seconds between SIGTERM and SIGKILL, for workers that may leave a run. Set by `stratagem run`; 30 by default."""
 

@@ -21,6 +21,10 @@ PEER_LOST: Final = 43
 HUNG: Final = 44
 """No progress in time: this task or another was stuck. Another try may go well."""
 
+FAILED_APART: Final = 45
+"""An uncaught exception in a process that did not train with the others yet; they go on without it. Another try would
+end in the same way."""
+
 INTERRUPTED: Final = 128 + signal.SIGINT
 """Ctrl-C, as shells count it."""
 
@@ -28,8 +32,9 @@ MEANINGS: Final[Mapping[int, str]] = {
     PREEMPTED: "was preempted, its state is saved",
     PEER_LOST: "lost a peer",
     HUNG: "made no progress, or a peer did not",
+    FAILED_APART: "failed before it trained with the others",
 }
-"""The codes that only Stratagem uses, in words that follow the name of a task. All of them are worth another try."""
+"""The codes that only Stratagem uses, in words that follow the name of a task."""
 
 
 def is_retryable(returncode: int) -> bool:
@@ -42,4 +47,4 @@ def is_retryable(returncode: int) -> bool:
         >>> is_retryable(FAILED), is_retryable(PEER_LOST), is_retryable(-signal.SIGKILL)
         (False, True, True)
     """
-    return returncode < 0 or returncode in MEANINGS
+    return returncode < 0 or returncode in (PREEMPTED, PEER_LOST, HUNG)

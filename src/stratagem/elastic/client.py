@@ -23,7 +23,7 @@ from stratagem.core.hosts import own_end
 from stratagem.core.log import logger
 from stratagem.core.progress import Phase, Progress
 from stratagem.core.progress import progress as own_progress
-from stratagem.elastic.events import Beat, Closed, End, Failed, Finished, Form, Leaving, Order, Report, Stop
+from stratagem.elastic.events import Beat, Closed, End, Failed, Form, Leaving, Order, Prepared, Report, Stop
 from stratagem.elastic.gate import Gate
 from stratagem.elastic.hello import JoinHello
 from stratagem.elastic.limits import BEAT_SECONDS
@@ -172,6 +172,10 @@ class Membership:
 
     # Reports -----------------------------------------------------------------------------------------
 
+    def prepared(self) -> None:
+        """Report that this process, which is in no world, has run its program as far as it can without the others."""
+        self._report(Prepared(self.number))
+
     def stopped(self) -> None:
         """Report that nothing is in flight any more, and which step was the last that is completed."""
         with self._changed:
@@ -194,7 +198,7 @@ class Membership:
     def finished(self) -> None:
         """Report that the program has come to its end. The order `End` follows when all have."""
         with self._changed:
-            report = Finished(self.number, self.gate.world, self.gate.completed)
+            report = self.gate.finished()
         self._report(report)
 
     def closed(self) -> None:

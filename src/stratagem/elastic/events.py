@@ -47,6 +47,13 @@ class Beat:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """A member in no world has run its program as far as it can without the others: it waits to be taken in."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class Begun:
     """A member tells how many steps it has begun, and begins no other until it has heard which one is the last."""
 
@@ -116,12 +123,25 @@ class Tick:
     """Time has passed."""
 
 
-Report = Beat | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed
+Report = Beat | Prepared | Begun | Stopped | Formed | Finished | Closed | Leaving | Failed
 """Messages of a member to the coordinator."""
 
 Event = Joined | Lost | Report | FailedAlone | Tick
 
 # What the coordinator does -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Tell members in no world to run their programs up to training, while the members of a world train.
+
+    Args:
+        to: The members.
+        world: The world that trains, or did last.
+    """
+
+    to: tuple[int, ...]
+    world: World
 
 
 @dataclass(frozen=True)
@@ -198,7 +218,7 @@ class Say:
     line: str
 
 
-Order = Stop | StopAfter | Form | Go | End
+Order = Prepare | Stop | StopAfter | Form | Go | End
 """What a member is told."""
 
 Action = Order | KillMember | Say

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stratagem.elastic.events import Begun, End, Form, Formed, Go, Order, StopAfter, Stopped
+from stratagem.elastic.events import Begun, End, Finished, Form, Formed, Go, Order, Prepare, StopAfter, Stopped
 from stratagem.elastic.world import WorldChangedError
 
 
@@ -18,6 +18,7 @@ class Gate:
         completed: How many steps it has completed.
         goes: Whether the world runs, so that steps may be begun.
         holds_state: Whether it holds the state after those steps. One that is new does so when it has formed a world.
+        has_finished: Whether its program has come to its end.
     """
 
     def __init__(self, number: int) -> None:
@@ -26,6 +27,7 @@ class Gate:
         self.begun = 0
         self.completed = 0
         self.holds_state = False
+        self.has_finished = False
         self._target = 0
         self.goes = False
         self._is_held = False
@@ -33,11 +35,12 @@ class Gate:
         self._saves_behind: int | None = None
         self._reason = ""
 
-    def hear(self, order: Order) -> Begun | Stopped | None:
+    def hear(self, order: Order) -> Begun | Stopped | Finished | None:
         """Take an order in; return what is to be answered at once.
 
         A stop is answered for a member that is between two steps, however long it stays there, as nothing of it is in
-        flight. That it answers once more itself does no harm.
+        flight. That it answers once more itself does no harm. One that has finished says so in each world: its report
+        may have come too late for the world before, and without it the others would wait for ever.
 
         Args:
             order: What the coordinator says. What belongs to an earlier world changes nothing.
@@ -45,9 +48,10 @@ class Gate:
         if isinstance(order, Form):
             self.world, self._target, self.goes = order.world.number, order.world.step, False
             self._is_held, self._last, self._saves_behind = False, None, None
+            return self.finished() if self.has_finished else None
         elif isinstance(order, End):
             self.goes, self._is_held, self._last, self._reason = False, False, None, order.reason
-        elif order.world != self.world:
+        elif isinstance(order, Prepare) or order.world != self.world:
             return None
         elif isinstance(order, Go):
             self.goes, self._is_held, self._last = True, False, None
@@ -98,6 +102,11 @@ class Gate:
         """Return the report that this member has stopped. A step that was begun and not completed is forgotten."""
         self.begun = self.completed
         return Stopped(self.number, self.world, self.completed)
+
+    def finished(self) -> Finished:
+        """Return the report that the program of this member has come to its end."""
+        self.has_finished = True
+        return Finished(self.number, self.world, self.completed)
 
     def formed(self, world: int) -> Formed:
         """Return the report that this member is in the exchange of a world, and holds the state of its first step.

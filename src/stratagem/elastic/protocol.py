@@ -28,6 +28,8 @@ from stratagem.elastic.events import (
     KillMember,
     Leaving,
     Lost,
+    Prepare,
+    Prepared,
     Report,
     Say,
     Stop,
@@ -37,7 +39,7 @@ from stratagem.elastic.events import (
 )
 from stratagem.elastic.ranks import first_members
 from stratagem.elastic.state import EndAfterSaving, Phase, Place, State, name_places
-from stratagem.elastic.world import World
+from stratagem.elastic.world import Member, World
 
 _OVER: Final = (Phase.ENDING, Phase.ENDED)
 
@@ -90,6 +92,9 @@ class _Turn:
             self._place(event.number, step=event.step, is_busy=event.is_busy)
         elif self.state.phase in _OVER:
             return
+        elif isinstance(event, Prepared):
+            self._place(event.number, is_prepared=True)
+            self._set(prepared=self.now)
         elif isinstance(event, Leaving):
             self._leave(event)
         elif isinstance(event, Closed):
@@ -103,7 +108,7 @@ class _Turn:
 
     def _join(self, event: Joined) -> None:
         member, state = event.member, self.state
-        self._set(places={**state.places, member.number: Place(member, self.now)}, joined=self.now)
+        self._set(places={**state.places, member.number: Place(member, self.now)})
         if state.phase is Phase.ENDING:
             self._do(End((member.number,), state.code or 0, state.reason))
         elif state.phase is Phase.GATHERING:
@@ -199,7 +204,8 @@ class _Turn:
         state = self.state
         place = state.places[event.number]
         if state.world is not None and event.number not in state.world.numbers:
-            self._do(Say(f"{state.name(place.member)} failed, in no world: {event.text}"))
+            name = state.name(place.member)
+            self._do(Say(f"{name} failed before it trained with the others, who go on without it: {event.text}"))
             self._do(End((event.number,), exits.FAILED, event.text))
             self._set(places={number: each for number, each in state.places.items() if number != event.number})
             return
@@ -293,7 +299,7 @@ class _Turn:
         state = self.state
         if state.finished:
             return
-        if state.ends_after_saving is None and state.cannot_spare_all_who_leave:
+        if state.ends_after_saving is None and state.cannot_spare_all_who_leave(self._newcomers):
             self._end_after_saving()
         if self.state.ends_after_saving is not None:
             self._set(causes=(*state.causes, self.state.ends_after_saving.reason))
@@ -301,7 +307,7 @@ class _Turn:
             return
         leaving = self._leaving_now()
         comes = set(state.successors()) - {place.member for place in state.present}
-        has_settled = self.now >= state.joined + state.rules.limits.settle
+        has_settled = self.now >= state.prepared + state.rules.limits.settle
         if not leaving and not (comes and has_settled):
             return
         leave = "leaves" if len(leaving) == 1 else "leave"
@@ -313,12 +319,20 @@ class _Turn:
 
     def _leaving_now(self) -> list[Place]:
         """Return who leaves. Where too few would be left, they stay as long as they can: others may come meanwhile."""
+        leaving = self.state.leaving
+        return leaving if self.state.has_enough_without(leaving) or self._is_time_to_leave else []
+
+    @property
+    def _is_time_to_leave(self) -> bool:
+        """Whether one of those who leave can stay no longer."""
         state = self.state
-        leaving = state.leaving
-        deadline = min((place.leaves_by for place in leaving if place.leaves_by is not None), default=0.0)
-        if state.has_enough_without(leaving) or self.now >= deadline - state.rules.limits.reserve:
-            return leaving
-        return []
+        deadlines = [place.leaves_by for place in state.leaving if place.leaves_by is not None]
+        return bool(deadlines) and self.now >= min(deadlines) - state.rules.limits.reserve
+
+    @property
+    def _newcomers(self) -> list[Member]:
+        """Who may take the state from one that leaves: at last, only those who can do so at once."""
+        return self.state.ready if self._is_time_to_leave else self.state.waiting
 
     def _end_after_saving(self) -> None:
         """Let the run end behind one more step, as all leave who hold the state."""
@@ -386,7 +400,7 @@ class _Turn:
         if ends is not None and state.phase is Phase.STOPPING and not state.is_cut:
             self._end(ends.code, ends.reason)
             return
-        if ends is None and state.cannot_spare_all_who_leave:
+        if ends is None and state.cannot_spare_all_who_leave(self._newcomers):
             self._end_after_saving()
             state = self.state
         going = frozenset() if state.ends_after_saving is not None else self._not_needed(step)
@@ -503,7 +517,17 @@ class _Turn:
             limit = self.state.rules.limits.finish
             self._lose([(place, f"did not end within {limit:g} s", False) for place in self.state.at_work])
         else:
+            self._prepare_waiting()
             self._check_change()
+
+    def _prepare_waiting(self) -> None:
+        """Tell those who wait to run their programs up to training, once the others can spare the cores."""
+        state = self.state
+        told = [member.number for member in state.waiting if not state.places[member.number].prepares]
+        if told and state.world is not None and not state.finished and not state.is_forming(self.now):
+            for number in told:
+                self._place(number, prepares=True)
+            self._do(Prepare(tuple(told), state.world))
 
     def _tick_stopping(self) -> None:
         state, limits = self.state, self.state.rules.limits

@@ -97,6 +97,8 @@ class Place:
         begun: How many steps it has begun, once it has told so for a planned change.
         has_answered: Whether it has done what the phase waits for: has stopped, or has formed the world.
         leaves_by: When it will be gone; None where it stays.
+        prepares: Whether it has been told to run its program up to training.
+        is_prepared: Whether it has done so.
         cut_since: Since when it has stopped without being told to, as it lost another; None where it has not.
     """
 
@@ -108,6 +110,8 @@ class Place:
     begun: int | None = None
     has_answered: bool = False
     leaves_by: float | None = None
+    prepares: bool = False
+    is_prepared: bool = False
     cut_since: float | None = None
 
 
@@ -145,7 +149,7 @@ class State:
         faulty_step: How many steps were completed when the world began that runs, or ran last.
         faults: How many worlds in a row, in which no step was completed after these, a fault has ended.
         short_since: Since when there are too few workers.
-        joined: When somebody joined last.
+        prepared: When somebody was prepared last.
         finish_by: When those must have finished whose world has lost a member after others had finished.
         is_closed: Whether nobody comes in any more. Then there may be any number of workers.
         ends_after_saving: How the run ends, once it is known that it ends behind one more step.
@@ -167,7 +171,7 @@ class State:
     faulty_step: int | None = None
     faults: int = 0
     short_since: float | None = None
-    joined: float = 0.0
+    prepared: float = 0.0
     finish_by: float | None = None
     is_closed: bool = False
     ends_after_saving: EndAfterSaving | None = None
@@ -212,17 +216,24 @@ class State:
         Args:
             leaving: Those members.
         """
-        return len(self.successors(frozenset(place.member.number for place in leaving))) >= self.least
+        return len(self._followers(_numbers(leaving), self.ready)) >= self.least
 
-    @property
-    def cannot_spare_all_who_leave(self) -> bool:
-        """Whether all who hold the state leave, and nobody can take it from one of them in a world with it."""
+    def cannot_spare_all_who_leave(self, newcomers: Sequence[Member]) -> bool:
+        """Whether all who hold the state leave, and nobody can take it from one of them in a world with it.
+
+        Args:
+            newcomers: Those who may take it.
+        """
         leaving = self.leaving
         if not leaving or len(leaving) < len(self.present):
             return False
-        going = frozenset(place.member.number for place in leaving[1:])
-        newcomers = set(self.successors(going)) - {place.member for place in leaving}
-        return not newcomers or not self.has_enough_without(leaving)
+        taking = set(self._followers(_numbers(leaving[1:]), newcomers)) - {place.member for place in leaving}
+        return not taking or len(self._followers(_numbers(leaving), newcomers)) < self.least
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a world has been formed, so that there is a state which newcomers take."""
+        return self.faulty_step is not None
 
     @property
     def waiting(self) -> list[Member]:
@@ -232,15 +243,26 @@ class State:
             place.member for number, place in self.places.items() if number not in world and place.leaves_by is None
         ]
 
+    @property
+    def ready(self) -> list[Member]:
+        """Those of them for whom nobody would have to wait."""
+        return [member for member in self.waiting if self.places[member.number].is_prepared or not self.has_begun]
+
     def successors(self, leaving: frozenset[int] = frozenset()) -> tuple[Member, ...]:
         """Return who would be in the next world if it were formed now.
+
+        Those who are not prepared are in it only if there would be too few without them.
 
         Args:
             leaving: The numbers of those who are not to be in it, besides the lost.
         """
+        ready = self._followers(leaving, self.ready)
+        return ready if len(ready) >= self.least else self._followers(leaving, self.waiting)
+
+    def _followers(self, leaving: frozenset[int], newcomers: Sequence[Member]) -> tuple[Member, ...]:
         assert self.world is not None, "there is no world to follow"
         gone = {number for number in self.world.numbers if number not in self.places} | leaving
-        return next_members(self.world.members, gone, self.waiting, self.rules.wanted, self.rules.most)
+        return next_members(self.world.members, gone, newcomers, self.rules.wanted, self.rules.most)
 
     def name(self, member: Member) -> str:
         """Return how a line names a member: by its rank, where it has one."""
@@ -248,6 +270,10 @@ class State:
             return f"worker {self.world.rank_of(member.number)} (host {member.host}, pid {member.pid})"
         kind = "spare" if member.is_spare else "member"
         return f"{kind} {member.number} (host {member.host}, pid {member.pid})"
+
+
+def _numbers(places: Sequence[Place]) -> frozenset[int]:
+    return frozenset(place.member.number for place in places)
 
 
 def name_places(state: State, places: list[Place]) -> str:

@@ -20,6 +20,8 @@ from stratagem.elastic.events import (
     Go,
     Leaving,
     Order,
+    Prepare,
+    Prepared,
     Report,
     Stop,
     StopAfter,
@@ -35,6 +37,7 @@ MAX_LINE: Final = 4 * 1024 * 1024
 
 _REPORTS: Final[Mapping[str, type[Report]]] = {
     "beat": Beat,
+    "prepared": Prepared,
     "begun": Begun,
     "stopped": Stopped,
     "formed": Formed,
@@ -44,6 +47,7 @@ _REPORTS: Final[Mapping[str, type[Report]]] = {
     "failed": Failed,
 }
 _ORDERS: Final[Mapping[str, type[Order]]] = {
+    "prepare": Prepare,
     "stop": Stop,
     "stop after": StopAfter,
     "form": Form,

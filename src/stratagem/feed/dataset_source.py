@@ -50,7 +50,7 @@ class DatasetSource(Source):
         read_ahead: int = READ_AHEAD,
         is_agreed: bool = False,
     ) -> None:
-        workers, worker = strategy.worker_count, strategy.worker_index
+        workers, worker = strategy.layout
         world = strategy.mesh.world
         keeps_rows = world is not None and world.keeps_rows_of_workers
         # Files cannot be divided so that batches of another size have equally many rows of each.
@@ -60,7 +60,7 @@ class DatasetSource(Source):
             self._present_size = world.membership.bounds.rows_of_batch(
                 _checked_size(self._given_size, choice.policy), workers
             )
-        if workers > 1 and strategy.is_chief:
+        if workers > 1 and worker == 0:
             announce_once(f"data: {choice.reason}")
         self._given, self._strategy, self._adapt = dataset, strategy, adapt
         self._together, self._read_ahead = together, read_ahead

@@ -78,7 +78,7 @@ class DistributedDataset(AdvancedByPython):
         self._strategy = strategy
         self._source = source
         self._make_source = make_source
-        self._made_for = (strategy.worker_count, strategy.worker_index)
+        self._made_for = strategy.layout
         self.one_each = one_each
         on_replica = functools.partial(_on_replica, one_each=one_each)
         self._element_spec = jax.tree.map(on_replica, source.element_spec, is_leaf=_is_spec)
@@ -96,7 +96,7 @@ class DistributedDataset(AdvancedByPython):
         Raises:
             UnsupportedError: It cannot be.
         """
-        workers = (self._strategy.worker_count, self._strategy.worker_index)
+        workers = self._strategy.layout
         if workers != self._made_for:
             if self._make_source is None:
                 raise UnsupportedError(

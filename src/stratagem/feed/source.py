@@ -146,7 +146,7 @@ def read_together(
         asks: Whether the workers ask each other before each batch if the data goes on, which costs about 1 ms.
         compare: Compares the first batch with those of the other workers, where each reads whole ones.
     """
-    several, replicas = strategy.worker_count > 1, strategy.mesh.size
+    several, replicas = strategy.layout.size > 1, strategy.mesh.size
     to_compare = [compare] if several and compare is not None else []
 
     def take() -> Rows | None:

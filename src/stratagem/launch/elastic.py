@@ -23,6 +23,7 @@ from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import split_address
 from stratagem.core import environment, exits
 from stratagem.core.clock import Clock, Deadline
+from stratagem.core.cores import HostCores
 from stratagem.core.counters import file_of_other_hosts, write_of_other_hosts
 from stratagem.core.errors import ClusterError
 from stratagem.elastic.hello import LauncherHello
@@ -207,9 +208,11 @@ class ElasticRun:
         settings = {name: value for name, value in plan.environment.items() if name != environment.TF_CONFIG}
         variables = {name: value for name, value in self.variables.items() if name != environment.TF_CONFIG}
         own |= cache_variables(self._programs, variables)
+        own[environment.CORES] = HostCores(plan.cores, self.machine.cores if plan.cores else ()).encode()
         own[environment.GRACE] = f"{self.grace_seconds:g}"
         own[environment.COUNTERS_FILE] = str(self._counters[plan.name].absolute())
-        plan = replace(plan, environment=settings | own, is_chief=False)
+        # The core of a spare is that of a worker too, whom it would slow by half. On any core it slows all, but less.
+        plan = replace(plan, environment=settings | own, is_chief=False, cores=() if is_spare else plan.cores)
         task = RunningTask(plan, self._logs[plan.name], self._screen, variables, self._guard.pipe)
         self._guard.started(task.process.pid)
         self._selector.register(task.output, selectors.EVENT_READ, task)
@@ -263,14 +266,16 @@ class ElasticRun:
         self._guard.ended(pid)
         failure = Failure(task.name, task.process.returncode or 0, seconds)
         is_over = self._grace is not None or self._coordinator.status.code is not None
-        has_failed = failure.returncode > 0 and not exits.is_retryable(failure.returncode)
+        is_apart = failure.returncode == exits.FAILED_APART  # the run goes on
+        has_failed = failure.returncode > 0 and not exits.is_retryable(failure.returncode) and not is_apart
         if has_failed:  # by itself: one that was told to end does so with another code
             self.failure = self.failure or failure
         self._has_lost |= failure.returncode != 0
         self._have_left |= failure.returncode == exits.PREEMPTED
         error = f"{failure.task} {failure.reason}" if has_failed else ""
         self._coordinator.ended(Ended(pid, failure.reason, error))
-        if failure.returncode and not is_over and not has_failed and self._num_started < MOST_STARTS:
+        is_lost = exits.is_retryable(failure.returncode) and not is_over
+        if is_lost and self._num_started < MOST_STARTS:
             self._lost.append(task.plan)
             self._known = Deadline(KNOWN_SECONDS, self.clock)
 

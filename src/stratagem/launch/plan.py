@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from stratagem.core import environment
 from stratagem.core.backend import NEEDED
+from stratagem.core.cores import divide_cores
 from stratagem.core.errors import ClusterError
-from stratagem.core.split import even_part
 from stratagem.launch.machine import LOOPBACK, Machine, free_ports
 
 _MAX_PORT = 65535
@@ -242,23 +242,6 @@ def worker_addresses(request: Request, ports: Callable[[int], Sequence[int]] = f
     host, port = _host_and_port(request.coordinator, total)
     hosts = request.node_hosts or (host, *(f"node-{rank}" for rank in range(1, request.nodes)))
     return [f"{hosts[index // request.workers]}:{port + index}" for index in range(total)]
-
-
-def divide_cores(cores: Sequence[int], workers: int) -> list[tuple[int, ...]]:
-    """Divide cores among workers: neighbours together, sizes as equal as can be, at least one each.
-
-    Two workers on two cores took 66-114 ms a step of the tutorials' CNN when both ran on both cores,
-    and 37 ms with one core each.
-
-    Example:
-        >>> divide_cores([0, 1, 2, 3, 4], 2)
-        [(0, 1, 2), (3, 4)]
-        >>> divide_cores([0, 1], 3)
-        [(0,), (1,), (0,)]
-    """
-    if 0 < len(cores) < workers:
-        return [(cores[worker % len(cores)],) for worker in range(workers)]
-    return [tuple(cores[even_part(len(cores), workers, worker)]) for worker in range(workers)]
 
 
 def _device_variables(request: Request, machine: Machine) -> list[dict[str, str]]:

@@ -5,26 +5,25 @@ of the step that is in flight is cut; nothing of that step has been written, as 
 others meet in the next world, and a new worker takes the state from one of them, through the memory of the host.
 Weights, programs and batches of those who stay are what they were.
 
-A worker that comes into a world which has trained before *catches up*: it runs the program up to the step in which the
-others wait, and meets nobody on its way. Where the world has another number of workers than before, or this worker
-another rank, its programs do not fit: `ResizedError` unwinds its `fit`, which begins again where it was and catches up.
+A process that comes when others train already *prepares*: it runs the program up to training, and waits there until it
+is taken in. A worker that comes into a world which has trained before *catches up*: it runs the program up to the step
+in which the others wait, and meets nobody on its way. Where the world has another number of workers than before, or
+this worker another rank, its programs do not fit: `ResizedError` unwinds its `fit`, which begins again where it was and
+catches up.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NoReturn, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar
 
 import jax
 import numpy as np
 
 from stratagem.cluster.agreement import Peers
-from stratagem.cluster.ending import leave
-from stratagem.core import exits
 from stratagem.core.errors import PeerError
-from stratagem.core.log import announce, logger
+from stratagem.core.log import logger
 from stratagem.elastic.client import PATIENCE_SECONDS, Membership
 from stratagem.elastic.events import End, Form, Go, Order, Stop
 from stratagem.elastic.world import World, WorldChangedError
@@ -34,8 +33,9 @@ from stratagem.mesh.common_memory import meet_in_memory, memory_of_one, send
 from stratagem.mesh.given import Given, Loop, ResizedError, StateOfStep, another_step
 from stratagem.mesh.kept_shards import Shard
 from stratagem.mesh.linking import Reach
+from stratagem.mesh.orders import Orders
 from stratagem.mesh.own_state import OwnState
-from stratagem.mesh.worker_counts import Layout, peers_of
+from stratagem.mesh.worker_counts import Layout, bind_in, peers_of
 
 Result = TypeVar("Result")
 
@@ -50,12 +50,14 @@ class ChangingWorld:
         keeps_rows_of_workers: Whether each worker keeps its rows of a batch when their number changes, so that a batch
             has more or fewer.
         keeps_copies: Whether each worker keeps copies of another one's shards.
+        cores: Those of the host, which its workers divide; none where the system does.
 
     Attributes:
         membership: The connection to the coordinator.
         peers: The workers of the world. The object stays when they change.
         memory: What they have in common; it stays too.
         is_catching_up: Whether this worker is on its way to the step in which the others wait, and meets nobody.
+        is_preparing: Whether it is on its way to training, and not taken in yet.
         made_for: What the programs of a `fit` of this worker are made for; None where they fit no world any more.
         followed: The layout that the mesh of this worker has taken.
         loop: The loop that runs, if it is one of the program's own that workers may leave and join.
@@ -70,25 +72,34 @@ class ChangingWorld:
         *,
         keeps_rows_of_workers: bool = False,
         keeps_copies: bool = True,
+        cores: Sequence[int] = (),
     ) -> None:
-        self._reach = reach
+        self._reach, self._cores = reach, cores
         self.keeps_rows_of_workers = keeps_rows_of_workers and membership.bounds.may_change
         self.membership = membership
         self._thread = threading.get_ident()
         self.is_catching_up = False
+        self._taking_place = threading.RLock()
         self._is_due: Literal["state", "formed"] | None = None
         """What is left to be done in this world before steps begin: to hand on the state, and to report."""
         self.own_state = OwnState(keeps_copies)
         self._are_apart = False
         """Whether those in place stand at different places of the program."""
-        self._world = world = self._first_world()
-        self.peers = Peers(self._client(world), peers_of(world), self._rank_in(world), timeout_seconds)
+        self._orders = Orders(membership)
+        self._world, self.is_preparing = self._orders.first_world()
+        world, rank = self._world, self._rank_in(self._world)
+        self.peers = Peers(self._client(world), peers_of(world), rank, timeout_seconds)
         self.made_for: Layout | None = self.layout
         self.followed = self.layout
         self.loop: Loop | None = None
         # Of this worker alone, until it is known who meets.
         self.memory = memory_of_one()
-        self._enter()
+        bind_in(world, rank, cores)
+        if self.is_preparing:
+            self._catches_up(True)
+            self.peers.meet_with([self.peers.own_index])
+        else:
+            self._enter()
         self.peers.renew = self._renew
 
     @property
@@ -208,6 +219,7 @@ class ChangingWorld:
         if self.loop is not None:
             self.loop.begin_program()
         elif self.is_catching_up:
+            self.take_place()  # the error is one of this worker only when it is needed
             raise another_step()
 
     def run_beside(self, step: Callable[[], Result]) -> Result:
@@ -218,6 +230,7 @@ class ChangingWorld:
             PeerError: One of them has come to the end of this evaluation, or has not come to the end of training.
         """
         if self.is_catching_up:
+            self.take_place()  # the error is one of this worker only when it is needed
             raise another_step()
         if not self.is_forming and self.layout != self.followed:  # others were lost when values were put together
             raise ResizedError
@@ -238,12 +251,23 @@ class ChangingWorld:
                     "Start the run again; stratagem run --max-restarts does.",
                 ).of_peer()
             try:
-                with self._in_this_world():
+                with self.peers.not_renewed():
                     self._meet_in_memory()
                 raise ResizedError
             except PeerError as error:
                 self._check_cut(error)
                 self._follow_into_next_world()
+
+    def take_place(self) -> None:
+        """Wait until this worker has its place among the others, if it prepares; else do nothing.
+
+        Whoever asks for that place calls it before, and whoever begins to train.
+        """
+        with self._taking_place:
+            if self.is_preparing:
+                self.membership.prepared()
+                self._follow_into_next_world(None)
+                self.is_preparing = False
 
     def has_trained(self) -> None:
         """Tell the coordinator that nobody can come in any more: the `fit` is over that new workers begin with."""
@@ -254,6 +278,7 @@ class ChangingWorld:
 
         The state is complete on this worker; it goes on alone until its first step.
         """
+        self.take_place()
         given: Given | None = None
         while given is None:
             try:
@@ -291,10 +316,11 @@ class ChangingWorld:
             PeerError: Shards are lost.
         """
         if self.is_catching_up:
+            self.take_place()  # the error is one of this worker only when it is needed
             raise another_step()
         while True:
             try:
-                with self._in_this_world():
+                with self.peers.not_renewed():
                     if self.is_forming:
                         self._meet_in_memory()
                     self.own_state.shards.put_together(self.peers, self.memory, values, use)
@@ -311,14 +337,6 @@ class ChangingWorld:
         if isinstance(order, End) or (isinstance(order, Stop) and order.cut):
             self.memory.cut(self._world.number if isinstance(order, End) else order.world, order.reason)
 
-    def _first_world(self) -> World:
-        while True:
-            order = self.membership.next_order()  # a spare waits as long as the run lasts
-            if isinstance(order, Form):
-                return order.world
-            if isinstance(order, End):
-                self._end(order)
-
     def _change(self, state: StateOfStep[Result]) -> Result | None:
         """Follow the coordinator until steps may begin; return what a step returned that others had completed."""
         self._report_cut()
@@ -331,7 +349,7 @@ class ChangingWorld:
                     if self.own_state.has_new:
                         state.meet_new()
                 self._report_formed()
-                order = self._next_order()
+                order = self._orders.next()
                 if isinstance(order, Stop):
                     self.membership.stopped()
                 elif isinstance(order, Form):
@@ -359,7 +377,7 @@ class ChangingWorld:
                 if self._is_due == "state" and self._exchanged_state_that_fits(state) is not None:
                     raise another_step()
                 self._report_formed()
-                order = self._next_order()
+                order = self._orders.next()
                 if isinstance(order, Form):
                     self._move(order.world)
                 elif isinstance(order, Go):
@@ -382,11 +400,15 @@ class ChangingWorld:
         if self.is_cut and self.membership.goes:
             self.membership.stopped()
 
-    def _follow_into_next_world(self) -> None:
-        """Take this worker's place in the next world that comes about."""
+    def _follow_into_next_world(self, seconds: float | None = PATIENCE_SECONDS) -> None:
+        """Take this worker's place in the next world that comes about.
+
+        Args:
+            seconds: How long to wait for it; None for as long as the run lasts.
+        """
         self._report_cut()
         while True:
-            order = self._next_order()
+            order = self._orders.next(seconds)
             if isinstance(order, Stop):
                 self.membership.stopped()
             elif isinstance(order, Form):
@@ -405,19 +427,6 @@ class ChangingWorld:
             raise error
         logger.debug("%s", error)
 
-    def _next_order(self) -> Order:
-        order = self.membership.next_order(PATIENCE_SECONDS)
-        if isinstance(order, End):
-            self._end(order)
-        return order
-
-    def _end(self, order: End) -> NoReturn:
-        if order.code:
-            announce(f"This worker ends: {order.reason}.")
-        code = exits.PEER_LOST if order.code == exits.FAILED else order.code  # what has failed is not this worker
-        leave(code)
-        raise SystemExit(code)
-
     # Worlds ------------------------------------------------------------------------------------------
 
     def _client(self, world: World) -> WorldClient:
@@ -430,17 +439,9 @@ class ChangingWorld:
         """Take this worker's place in a world; all its members do."""
         self._world = world
         self.peers.move(self._client(world), peers_of(world), self._rank_in(world))
-        with self._in_this_world():
+        bind_in(world, self._rank_in(world), self._cores)
+        with self.peers.not_renewed():
             self._enter()
-
-    @contextlib.contextmanager
-    def _in_this_world(self) -> Iterator[None]:
-        """Let meetings fail in this context when the world ends."""
-        renew, self.peers.renew = self.peers.renew, None
-        try:
-            yield
-        finally:
-            self.peers.renew = renew
 
     def _enter(self) -> None:
         """Begin together, where all are new; else find out who can meet before the next step."""
@@ -455,7 +456,7 @@ class ChangingWorld:
             return
         self._meet_in_memory()
         self.membership.formed(self._world.number)
-        while not isinstance(order := self._next_order(), Go):
+        while not isinstance(order := self._orders.next(), Go):
             if isinstance(order, Form):
                 return self._move(order.world)
         self.own_state.steps = 0
@@ -472,7 +473,7 @@ class ChangingWorld:
         before = self.peers.present
         self.peers.meet_with(range(len(self._world.members)))
         try:
-            with self._in_this_world():
+            with self.peers.not_renewed():
                 # Some build their model, and some evaluate.
                 self.peers.barrier("the step from which a world begins", HANG_SECONDS)
                 self._meet_in_memory()

@@ -30,6 +30,7 @@ from stratagem.mesh.mesh import AXIS, ReplicaMesh, Tree
 from stratagem.mesh.packs import sum_over_replicas
 from stratagem.mesh.shards import Sharding
 from stratagem.mesh.values import CombinedItself
+from stratagem.mesh.worker_counts import Layout
 from stratagem.program.compat import trace_state
 from stratagem.program.tracing import current_tracing, leave_tracing
 from stratagem.replica.merge import merged, resumed
@@ -47,11 +48,16 @@ class StrategyLike(Protocol):
     @property
     def num_replicas_in_sync(self) -> int: ...
 
+    layout: Layout
+
     @property
     def is_chief(self) -> bool: ...
 
-    worker_count: int
-    worker_index: int
+    @property
+    def worker_count(self) -> int: ...
+
+    @property
+    def worker_index(self) -> int: ...
 
     def from_chief(self, name: str, value: Any) -> Any: ...
 

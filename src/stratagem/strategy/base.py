@@ -33,10 +33,12 @@ from stratagem.fit import bind
 from stratagem.fit.records import note_made, note_used
 from stratagem.fit.step_function import StepFunction
 from stratagem.fit.step_kinds import StepKind
+from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.described import mesh_on
 from stratagem.mesh.mesh import ReplicaMesh, Tree
 from stratagem.mesh.shards import Sharding
 from stratagem.mesh.values import local_results
+from stratagem.mesh.worker_counts import Layout
 from stratagem.program.options import pack_bytes
 from stratagem.program.profiled import record_steps
 from stratagem.program.tracing import current_tracing
@@ -68,6 +70,8 @@ class Strategy:
         worker_index: Index of this worker.
 
     Attributes:
+        layout: The number of workers and which of them this is, for which programs and inputs are made. Those of a
+            spare are made anew if its place turns out to be another.
         hands_out_steps: Whether a chief sends the steps to workers, as with parameter servers.
         is_default: Whether it is the default strategy, outside every scope.
     """
@@ -92,8 +96,7 @@ class Strategy:
         self.pack_bytes = pack_bytes(mesh, self.communication_options.bytes_per_pack)
         self.compression = compression_of(mesh, self.communication_options)
         self.sharding = sharding
-        self.worker_count = worker_count
-        self.worker_index = worker_index
+        self.layout = Layout(worker_count, worker_index)
         self._cluster_resolver = cluster_resolver
         self._peers = peers
         self._runner = ReplicaRunner(self)
@@ -115,10 +118,23 @@ class Strategy:
         return self._replicas_at_start or self.mesh.size
 
     @property
+    def worker_count(self) -> int:
+        """Number of workers."""
+        self._take_place()
+        return self.layout.size
+
+    @property
+    def worker_index(self) -> int:
+        """Index of this worker. A spare that asks for it, or for anything else of its place, waits until it has one."""
+        self._take_place()
+        return self.layout.rank
+
+    @property
     def is_chief(self) -> bool:
         """Whether this worker also prints output and writes files."""
+        self._take_place()
         world = self.mesh.world
-        return self.worker_index == 0 if world is None else world.layout.rank == 0
+        return (self.layout if world is None else world.layout).rank == 0
 
     @property
     def cluster_resolver(self) -> ClusterResolver | None:
@@ -492,14 +508,24 @@ class Strategy:
         world = self.mesh.world
         self._replicas_at_start = None
         if world is not None:
-            world.followed = world.layout
-        if world is not None and world.layout != (self.worker_count, self.worker_index):
+            self._follow(world)
+
+    def _follow(self, world: ChangingWorld) -> None:
+        world.followed = world.layout
+        if world.layout != self.layout:
             self.mesh.lie_on(devices_in(world))
-            place = place_in(world)
-            self.worker_count, self.worker_index = place.process_count, place.process_index
+            place_in(world)
+            self.layout = world.layout
             self.pack_bytes = pack_bytes(self.mesh, self.communication_options.bytes_per_pack)
             self.sharding = None if self.sharding is None else self.sharding.among(self.mesh.size)
             self._runner = ReplicaRunner(self)
+
+    def _take_place(self) -> None:
+        """Wait until this worker has its place, if it is new."""
+        world = self.mesh.world
+        if world is not None and not world.own_state.has_begun:
+            world.take_place()
+            self._follow(world)
 
     def status(self) -> str:
         """Return the state of the cluster for the progress bar; nothing if all workers run together."""
@@ -509,7 +535,7 @@ class Strategy:
         return self
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} replicas={self.num_replicas_in_sync} workers={self.worker_count}>"
+        return f"<{type(self).__name__} replicas={self.num_replicas_in_sync} workers={self.layout.size}>"
 
 
 def one_replica() -> Strategy:

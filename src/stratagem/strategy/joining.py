@@ -6,7 +6,7 @@ import atexit
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -21,6 +21,7 @@ from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import ClusterSpec, Task
 from stratagem.core import environment, exits
 from stratagem.core.clock import Deadline
+from stratagem.core.cores import HostCores, bind_process
 from stratagem.core.errors import UnsupportedError, UsageError
 from stratagem.core.progress import progress
 from stratagem.elastic.client import Membership, join
@@ -57,7 +58,7 @@ _runs: dict[str, tuple[ElasticOptions | None, Joined]] = {}
 
 
 def joined_run(address: str, options: ElasticOptions | None = None) -> Joined:
-    """Join the run, once in the life of this process; wait for the others, or, as a spare, until one is needed.
+    """Join the run, once in the life of this process. Wait for the others, unless they train already.
 
     Args:
         address: Where the coordinator listens.
@@ -88,6 +89,8 @@ def _joined(address: str, options: ElasticOptions | None) -> Joined:
             "Create the strategy first, right after the imports, and everything else after it.",
         )
     end_with_launcher(os.environ)
+    cores = HostCores.decode(os.environ.get(environment.CORES, ""))
+    bind_process(cores.own)
     compat.start_with_stand_ins(STAND_INS)
     hello = JoinHello(
         socket.gethostname(),
@@ -105,7 +108,7 @@ def _joined(address: str, options: ElasticOptions | None) -> Joined:
 
     secret = read_secret(os.environ)
     membership = join(address, hello, secret, Deadline(DEFAULT_SECONDS), on_order=obey)
-    _end_together(membership, lambda: any(world.memory.is_cut for world in known))
+    _end_together(membership, known)
     asked = ElasticOptions() if options is None else options
     world = ChangingWorld(
         membership,
@@ -113,6 +116,7 @@ def _joined(address: str, options: ElasticOptions | None) -> Joined:
         Reach(membership.own_host, secret),
         keeps_rows_of_workers=asked.batch == "per_worker",
         keeps_copies=asked.shards == "copies",
+        cores=cores.every,
     )
     known.append(world)
     let_programs_call(world.memory)
@@ -125,7 +129,7 @@ def place_in(world: ChangingWorld) -> Place:
     """Return this process's place among the workers that there are now, and note it for all who ask."""
     count, rank = world.layout
     place = Place(Task("worker", rank), ClusterSpec({}), rank, count, rank == 0, world.peers)
-    take_place(place)
+    take_place(place, world.take_place)
     return place
 
 
@@ -145,12 +149,12 @@ def devices_in(world: ChangingWorld) -> Sequence[Device]:
     return devices
 
 
-def _end_together(membership: Membership, lost_others: Callable[[], bool]) -> None:
+def _end_together(membership: Membership, known: Sequence[ChangingWorld]) -> None:
     """Let this process end with the others, or tell them why it fails.
 
     Args:
         membership: The connection to the coordinator.
-        lost_others: Whether a worker is gone, whose end is then the cause of an exception.
+        known: The workers, once they are known. If one of them is gone, its end is the cause of an exception.
     """
     show = sys.excepthook
 
@@ -158,9 +162,11 @@ def _end_together(membership: Membership, lost_others: Callable[[], bool]) -> No
         show(kind, error, trace)
         sys.stderr.flush()
         if not isinstance(error, SystemExit):
-            code = exits.PEER_LOST if lost_others() else exit_code(error)
+            code = exits.PEER_LOST if any(world.memory.is_cut for world in known) else exit_code(error)
             if code == exits.FAILED:
                 membership.failed(f"{kind.__name__}: {error}")
+                if any(world.is_preparing for world in known):
+                    code = exits.FAILED_APART
             leave(code)
 
     def finish() -> None:

@@ -137,12 +137,13 @@ class MultiWorkerMirroredStrategy(Strategy):
         self.check_agreement("options of the strategy", facts | in_shards)
         self._resolver = resolver
         # Under the launcher all workers share one terminal, where the chief's line is enough.
-        if self.is_chief or environment.LAUNCHED not in os.environ:
+        if membership.is_chief or environment.LAUNCHED not in os.environ:
             announce(_description(membership, self.mesh, options))
 
     @property
     def cluster_resolver(self) -> ClusterResolver:
         """The resolver of this worker's cluster, given or detected; of the current workers, if these may change."""
+        self._take_place()
         world = self.mesh.world
         return self._resolver if world is None else _resolver_in(world.layout)
 

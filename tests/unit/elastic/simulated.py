@@ -19,7 +19,6 @@ from stratagem.elastic.events import (
     End,
     Event,
     Failed,
-    Finished,
     Form,
     Go,
     Joined,
@@ -27,6 +26,8 @@ from stratagem.elastic.events import (
     Leaving,
     Lost,
     Order,
+    Prepare,
+    Prepared,
     Say,
     Stop,
     StopAfter,
@@ -49,6 +50,7 @@ class SimulatedMember:
         gate: Its side of the protocol.
         value: Stands for the weights: what all steps, and the worlds that did them, have made of them.
         own_step: The last step that it has completed itself.
+        prepared_at: When its program has come to training.
     """
 
     member: Member
@@ -60,8 +62,8 @@ class SimulatedMember:
     is_frozen: bool = False
     is_leaving: bool = False
     has_closed: bool = False
-    has_finished: bool = False
     token: int = 0
+    prepared_at: float = 0.0
     world: World | None = None
     postponed: list[Callable[[], None]] = field(default_factory=list)
     arrives: dict[bool, float] = field(default_factory=lambda: {True: 0.0, False: 0.0})
@@ -192,6 +194,9 @@ class Simulation:
         self.hear(Tick())
         if self.state.phase is not Phase.ENDED:
             self.at(TICK, self._tick)
+            return
+        for process in self.members.values():
+            self.at(self._delay(), lambda process=process: self.kill(process))
 
     def hear(self, event: Event) -> None:
         self.state, actions = advance(self.state, event, self.now)
@@ -232,7 +237,7 @@ class Simulation:
         world = self.worlds[-1]
         assert number == world.number
         living = [self.members[each] for each in world.numbers if self.members[each].lives]
-        training = [each for each in living if not each.has_finished and each.is_connected]
+        training = [each for each in living if not each.gate.has_finished and each.is_connected]
         assert len({each.value for each in training}) <= 1, "the members hold different states"
         assert len({each.gate.completed for each in training}) <= 1
         self._running = number
@@ -257,11 +262,17 @@ class Simulation:
         answer = process.gate.hear(order)
         if answer is not None:
             self._send(process, answer)
-        if isinstance(order, Form):
+        if isinstance(order, Prepare):
+            process.prepared_at = self.now + self.random.uniform(0.0, self.random.choice([0.0, 0.2, 0.2, 3.0]))
+            moment = process.prepared_at - self.now
+            self.at(moment, lambda: self._send(process, Prepared(process.member.number)), process)
+        elif isinstance(order, Form):
             process.world = order.world
             process.token += 1
             token = process.token
-            self.at(self.random.uniform(0.01, 0.3), lambda: self._take_state(process, token), process)
+            prepares = max(0.0, process.prepared_at - self.now)
+            seconds = prepares + self.random.uniform(0.01, 0.3)
+            self.at(seconds, lambda: self._take_state(process, token), process)
         elif isinstance(order, Go | StopAfter) and process.gate.world == order.world:
             self._begin(process)
         elif isinstance(order, Stop) and order.cut and process.gate.world == order.world:
@@ -273,12 +284,12 @@ class Simulation:
             self.at(self._delay(), lambda: self.kill(process, "ended"), process)
 
     def _send_stopped(self, process: SimulatedMember, world: int) -> None:
-        if process.gate.world == world and not process.has_finished:
+        if process.gate.world == world and not process.gate.has_finished:
             self._send(process, process.gate.stopped())
 
     def _take_state(self, process: SimulatedMember, token: int) -> None:
         """Come into the exchange of a new world, with the state of its first step."""
-        if process.token != token or process.world is None:
+        if process.token != token or process.world is None or process.gate.has_finished:
             return
         world = process.world
         donor = self.members[world.members[world.donor].number]
@@ -297,7 +308,7 @@ class Simulation:
         """Come to the beginning of the next step."""
         gate = process.gate
         assert process.world is not None
-        if process.has_finished or gate.begun > gate.completed:
+        if process.gate.has_finished or gate.begun > gate.completed:
             return
         if gate.completed >= self.steps:
             if not process.has_closed:
@@ -316,8 +327,7 @@ class Simulation:
 
     def _finish(self, process: SimulatedMember) -> None:
         """Come to the end of the program, behind an evaluation."""
-        process.has_finished = True
-        self._send(process, Finished(process.member.number, process.gate.world, process.gate.completed))
+        self._send(process, process.gate.finished())
 
     def _give_part(self, process: SimulatedMember, token: int) -> None:
         world = process.world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stratagem.elastic.events import Begun, End, Form, Formed, Go, Stop, StopAfter, Stopped
+from stratagem.elastic.events import Begun, End, Finished, Form, Formed, Go, Prepare, Stop, StopAfter, Stopped
 from stratagem.elastic.gate import Gate
 from stratagem.elastic.world import Member, World, WorldChangedError
 
@@ -157,3 +157,17 @@ def test_the_end() -> None:
     gate.hear(End(ME, 0, "training has come to its end"))
     assert gate.may_begin() is False
     assert gate.reason == "training has come to its end"
+
+
+def test_one_that_has_finished_says_so_in_each_world() -> None:
+    """Its report may have come when the world had ended; the others of the next one would wait for it for ever."""
+    gate = training(3)
+    gate.hear(Stop(ME, 1, True, "worker 1 died"))
+    assert gate.finished() == Finished(1, 1, 3)
+    assert gate.hear(Form(ME, World(2, MEMBERS[:1], 0, 3))) == Finished(1, 2, 3)
+
+
+def test_an_order_to_prepare_changes_nothing() -> None:
+    gate = Gate(3)
+    assert gate.hear(Prepare((3,), World(1, MEMBERS, 0, 0))) is None
+    assert (gate.world, gate.may_begin()) == (0, False)

@@ -23,6 +23,8 @@ from stratagem.elastic.events import (
     KillMember,
     Leaving,
     Lost,
+    Prepare,
+    Prepared,
     Say,
     Stop,
     StopAfter,
@@ -50,14 +52,16 @@ class Run:
         self.now = 100.0
         self.state = State(self.state.rules, since=self.now)
         self.said: list[str] = []
+        self.preparing: list[Prepare] = []
 
     def hear(self, *events: Event) -> list[Action]:
-        """Return what is done at the last of some events, but for lines."""
+        """Return what is done at the last of some events, but for lines, and those who are told to prepare."""
         actions: list[Action] = []
         for event in events:
             self.state, actions = advance(self.state, event, self.now)
             self.said += [action.line for action in actions if isinstance(action, Say)]
-        return [action for action in actions if not isinstance(action, Say)]
+            self.preparing += [action for action in actions if isinstance(action, Prepare)]
+        return [action for action in actions if not isinstance(action, Say | Prepare)]
 
     def later(self, seconds: float) -> list[Action]:
         """Return what is done at a tick after so many seconds, in which all have said that they live."""
@@ -70,7 +74,15 @@ class Run:
         """Let the wanted workers join, and form and run world 1."""
         self.hear(*(Joined(member(number, is_spare=True)) for number in spares))
         self.hear(*(Joined(member(number)) for number in range(1, self.state.rules.wanted + 1)))
-        return self.form()
+        self.form()
+        self.hear(*(Prepared(number) for number in spares))
+        return self
+
+    def join(self, *numbers: int, is_spare: bool = False) -> Run:
+        """Let members join a run that has begun, and run their programs up to training."""
+        self.hear(*(Joined(member(number, is_spare)) for number in numbers))
+        self.hear(*(Prepared(number) for number in numbers))
+        return self
 
     def form(self) -> Run:
         """Let all members of the world that forms do so."""
@@ -365,12 +377,92 @@ def test_running_goes_on_where_a_member_in_no_world_fails() -> None:
     assert 9 not in run.state.places
 
 
+# Preparing -------------------------------------------------------------------------------------------
+
+
+def test_those_who_wait_prepare_once_when_a_step_is_completed() -> None:
+    """Before, the others compile, and need their cores."""
+    run = Run(2)
+    run.hear(*(Joined(member(number, number == 9)) for number in (9, 1, 2)), Formed(1, 1), Formed(2, 1))
+    run.later(1)
+    assert run.preparing == []
+    run.hear(Beat(1, 1), Tick(), Joined(member(8)), Tick())
+    run.later(100)
+    assert run.preparing == [Prepare((9,), world(1, 1, 2)), Prepare((8,), world(1, 1, 2))]
+
+
+def test_those_who_wait_prepare_although_no_step_comes() -> None:
+    run = Run(2).start(9)
+    run.later(LIMITS.first_step - 0.1)
+    assert run.preparing == []
+    run.later(0.1)
+    assert run.preparing == [Prepare((9,), world(1, 1, 2))]
+
+
+def test_one_that_joins_while_a_world_forms_prepares_later() -> None:
+    run = Run(3).start()
+    run.hear(lost(1), Joined(member(4)), Tick())
+    run.stop({2: 5, 3: 5})
+    assert run.preparing == []
+    run.form().hear(Beat(2, 6), Tick())
+    assert run.preparing == [Prepare((4,), world(2, 2, 3, step=5))]
+
+
+def test_nobody_prepares_when_training_is_over() -> None:
+    run = Run(2).start(9)
+    run.hear(Beat(1, 5), Finished(1, 1, 5), Tick())
+    assert run.preparing == []
+
+
+def test_those_who_are_prepared_come_before_those_who_are_not() -> None:
+    run = Run(2, least=2).start()
+    run.hear(Joined(member(8, is_spare=True)))
+    run.join(9, is_spare=True).hear(lost(1))
+    assert run.stop({2: 5}) == [Form((9, 2), world(2, 9, 2, donor=1, step=5, spares=(9,)))]
+
+
+def test_one_that_is_not_prepared_takes_a_place_where_too_few_would_be_left() -> None:
+    run = Run(2, least=2).start()
+    run.hear(Joined(member(9, is_spare=True)), lost(1))
+    assert run.stop({2: 5}) == [Form((9, 2), world(2, 9, 2, donor=1, step=5, spares=(9,)))]
+
+
+def test_the_others_go_on_without_one_that_is_not_prepared_if_they_are_enough() -> None:
+    run = Run(2, least=1).start()
+    run.hear(Joined(member(9, is_spare=True)), lost(1))
+    assert run.stop({2: 5}) == [Form((2,), world(2, 2, step=5))]
+    run.form().hear(Prepared(9))
+    assert run.later(LIMITS.settle) == [Stop((2,), 2, False, "1 more can take part")]
+
+
+def test_all_who_leave_wait_for_one_that_prepares_as_long_as_they_can() -> None:
+    run = Run(2, least=2).start()
+    run.hear(Joined(member(8)), Joined(member(9)), Leaving(1, 30.0))
+    assert run.hear(Leaving(2, 30.0)) == []
+    assert run.later(20) == []
+    run.hear(Prepared(8))
+    run.hear(Prepared(9))
+    leave = "worker 0 (host a, pid 101), worker 1 (host a, pid 102) leave on purpose"
+    assert run.later(0.1) == [Stop((1, 2), 1, False, leave)]
+
+
+def test_all_who_leave_end_the_run_in_time_where_nobody_is_prepared() -> None:
+    run = Run(2, least=2).start()
+    run.hear(Joined(member(8)), Joined(member(9)), Leaving(1, 30.0), Leaving(2, 30.0))
+    assert run.later(30 - LIMITS.reserve - 0.1) == []
+    reason = "all who hold the state leave: worker 0 (host a, pid 101), worker 1 (host a, pid 102)"
+    assert run.later(0.1) == [Stop((1, 2), 1, False, reason)]
+    assert run.hear(Begun(1, 1, 5), Begun(2, 1, 5)) == [StopAfter((1, 2), 1, 6, saves=True)]
+
+
 # Running: planned changes ----------------------------------------------------------------------------
 
 
 def test_running_takes_in_a_joiner_behind_a_common_step() -> None:
     run = Run(2, most=3).start()
-    assert run.hear(Joined(member(3))) == []
+    run.hear(Joined(member(3)))
+    assert run.later(100) == []
+    assert run.hear(Prepared(3)) == []
     assert run.later(LIMITS.settle - 0.1) == []
     assert run.later(0.1) == [Stop((1, 2), 1, False, "1 more can take part")]
     assert run.hear(Begun(1, 1, 6)) == []
@@ -381,16 +473,15 @@ def test_running_takes_in_a_joiner_behind_a_common_step() -> None:
 
 def test_running_takes_joiners_in_together() -> None:
     run = Run(2, most=4).start()
-    run.hear(Joined(member(3)))
+    run.join(3)
     run.later(0.9)
-    run.hear(Joined(member(4)))
+    run.join(4)
     assert run.later(0.9) == []
     assert run.later(0.1) == [Stop((1, 2), 1, False, "2 more can take part")]
 
 
 def test_running_leaves_a_joiner_waiting_where_the_world_is_full() -> None:
-    run = Run(2).start()
-    run.hear(Joined(member(3)))
+    run = Run(2).start().join(3)
     assert run.later(10) == []
     assert [each.number for each in run.state.waiting] == [3]
 
@@ -401,7 +492,7 @@ def test_running_leaves_a_spare_waiting_unless_somebody_is_missing() -> None:
     run.hear(lost(9), lost(2))
     run.stop({1: 3})
     run.form()
-    run.hear(Joined(member(8, is_spare=True)))
+    run.join(8, is_spare=True)
     assert run.later(1) == [Stop((1,), 2, False, "1 more can take part")]
 
 
@@ -494,7 +585,9 @@ def test_one_that_leaves_stays_while_too_few_would_be_left() -> None:
     run = Run(2, least=2).start()
     assert run.hear(Leaving(1, 30.0)) == []
     assert run.later(20) == []
-    assert run.hear(Joined(member(9, is_spare=True))) == []
+    run.hear(Joined(member(9, is_spare=True)))
+    assert run.later(0.1) == []
+    run.hear(Prepared(9))
     leaves = "worker 0 (host a, pid 101) leaves on purpose"
     assert run.later(0.1) == [Stop((1, 2), 1, False, leaves)]
     run.hear(Begun(1, 1, 5), Begun(2, 1, 5))
@@ -552,8 +645,7 @@ def test_stopping_ignores_reports_of_another_world() -> None:
 
 
 def test_a_planned_stop_becomes_a_cut_when_a_member_dies() -> None:
-    run = Run(3, most=4).start()
-    run.hear(Joined(member(4)))
+    run = Run(3, most=4).start().join(4)
     run.later(1)
     run.hear(Begun(1, 1, 5), Begun(2, 1, 5), Begun(3, 1, 5))
     run.stop({1: 5})
@@ -564,8 +656,7 @@ def test_a_planned_stop_becomes_a_cut_when_a_member_dies() -> None:
 
 
 def test_a_planned_stop_becomes_a_cut_after_its_limit() -> None:
-    run = Run(2, most=3).start()
-    run.hear(Joined(member(3)))
+    run = Run(2, most=3).start().join(3)
     run.later(1)
     run.hear(Begun(1, 1, 5))
     assert run.later(LIMITS.planned - 1) == []
@@ -600,8 +691,7 @@ def test_one_that_leaves_stays_while_it_alone_holds_the_state() -> None:
 
 
 def test_a_planned_stop_is_called_off_when_its_joiner_has_died() -> None:
-    run = Run(2, most=3).start()
-    run.hear(Joined(member(3)))
+    run = Run(2, most=3).start().join(3)
     run.later(1)
     run.hear(lost(3), Begun(1, 1, 5), Begun(2, 1, 5))
     run.stop({1: 5})
@@ -611,8 +701,7 @@ def test_a_planned_stop_is_called_off_when_its_joiner_has_died() -> None:
 
 
 def test_a_planned_stop_is_called_off_when_training_is_over() -> None:
-    run = Run(2, most=3).start()
-    run.hear(Joined(member(3)))
+    run = Run(2, most=3).start().join(3)
     run.later(1)
     run.hear(Finished(1, 1, 9))
     assert run.hear(Begun(2, 1, 9)) == [StopAfter((2,), 1, 9)]
@@ -764,7 +853,7 @@ def test_a_fault_counts_across_a_planned_change() -> None:
     run.hear(lost(3))
     run.stop({1: 6, 4: 6})
     run.form()
-    run.hear(Joined(member(5)))
+    run.join(5)
     run.later(1)
     run.hear(Begun(1, 3, 6), Begun(4, 3, 6))
     run.stop({1: 6, 4: 6})
@@ -880,8 +969,7 @@ def test_once_it_is_closed_those_who_wait_are_let_go() -> None:
 
 
 def test_closing_takes_a_new_member_out_of_a_world_that_forms() -> None:
-    run = Run(2, most=3).start()
-    run.hear(Joined(member(3)))
+    run = Run(2, most=3).start().join(3)
     run.later(LIMITS.settle)
     run.hear(Begun(1, 1, 7), Begun(2, 1, 7))
     assert run.stop({1: 7, 2: 7}) == [Form((1, 2, 3), world(2, 1, 2, 3, step=7))]

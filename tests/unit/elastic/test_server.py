@@ -29,7 +29,7 @@ from stratagem.core.progress import Phase as Doing
 from stratagem.core.progress import Progress
 from stratagem.elastic import client as clients
 from stratagem.elastic.client import Membership, join
-from stratagem.elastic.events import Beat, End, Form, Go, Lost, Order, Stop, StopAfter
+from stratagem.elastic.events import Beat, End, Form, Go, Lost, Order, Prepare, Stop, StopAfter
 from stratagem.elastic.frozen import find_stopped, state_in_words
 from stratagem.elastic.hello import JoinHello
 from stratagem.elastic.limits import Limits
@@ -201,6 +201,8 @@ def test_a_joiner_comes_in_behind_a_common_step(cluster: Callable[..., Cluster])
     step(*members)
     assert members[0].may_begin()
     joiner = run.join()
+    assert expect(joiner, Prepare).world.numbers == (1, 2)
+    joiner.prepared()
     for member in members:
         assert not expect(member, Stop).cut
         assert expect(member, StopAfter).step == 2
@@ -219,7 +221,7 @@ def test_a_step_waits_until_the_last_one_is_known(cluster: Callable[..., Cluster
     run = cluster(2, most=3)
     members = run.train(2)
     assert members[1].may_begin()
-    run.join()
+    run.join().prepared()
     with ThreadPoolExecutor(1) as pool:
         expect(members[0], Stop)
         assert pool.submit(members[0].may_begin).result(SECONDS)
@@ -291,6 +293,7 @@ def test_a_program_says_how_many_workers_there_may_be(cluster: Callable[..., Clu
     form(members, 1)
     step(*members)
     joiner = joined(run, options)
+    joiner.prepared()
     for member in members:
         assert not expect(member, Stop).cut
     assert run.server.state.rules.options == options

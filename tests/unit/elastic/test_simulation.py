@@ -24,7 +24,7 @@ def check_end(simulation: Simulation, code: int) -> None:
     """What holds for every run that is over."""
     if code == 0:
         first = simulation.members[simulation.worlds[-1].numbers[0]]
-        assert first.has_finished
+        assert first.gate.has_finished
         assert first.gate.completed == simulation.steps
     else:
         assert ended_for_a_reason(simulation), (code, simulation.state.reason)
@@ -113,7 +113,7 @@ def test_many_random_runs(block: int) -> None:
 
 def scenario(seed: int = 0) -> Simulation:
     """A death, a joiner, and one that leaves, in a run of three workers and a spare."""
-    simulation = Simulation(rules(3, most=4), steps=24, seed=seed, spares=1)
+    simulation = Simulation(rules(3, most=4), steps=36, seed=seed, spares=1)
     simulation.at(0.9, lambda: simulation.kill(simulation.members[2]))
     simulation.at(1.9, simulation.join)
     simulation.at(3.4, lambda: simulation.leave(simulation.members[3], 5.0))

@@ -17,6 +17,7 @@ from stratagem.core.errors import InputError, OutOfRangeError, UnsupportedError,
 from stratagem.data import AutoShardPolicy, Dataset, Options, TensorSpec
 from stratagem.data.experimental import SHARD_HINT
 from stratagem.feed import distributed
+from stratagem.mesh.worker_counts import Layout
 
 
 def mirrored(replicas: int) -> stratagem.MirroredStrategy:
@@ -357,12 +358,12 @@ def test_an_iterator_goes_on_where_the_number_of_workers_is_another() -> None:
     assert [flat(rows(next(iterator))) for _ in range(2)] == expected[:2]
     state = iterator.get_state()
     assert iterator.fits_other_workers
-    strategy.worker_count = 3  # as after a change; reading does not ask the others
+    strategy.layout = Layout(3, 0)  # as after a change; reading does not ask the others
     strategy.mesh.local_rows = lambda rows: slice(0, rows)  # type: ignore[method-assign]
     iterator.set_state(state)
     assert distributed.source is not source
     assert [flat(rows(batch)) for batch in iterator] == expected[2:]
-    strategy.worker_count = 2
+    strategy.layout = Layout(2, 0)
     assert [flat(rows(batch)) for batch in distributed] == second
 
 
@@ -386,10 +387,10 @@ def test_what_only_its_workers_can_read_is_refused_to_others() -> None:
     for each in (own, whole):
         iterator = iter(each)
         assert not iterator.fits_other_workers
-        strategy.worker_count = 2
+        strategy.layout = Layout(2, 0)
         with pytest.raises(UnsupportedError, match="The number of workers has changed, and a distributed dataset was"):
             iterator.set_state(iterator.get_state())
-        strategy.worker_count = 1
+        strategy.layout = Layout(1, 0)
 
 
 def test_passes_begin_where_those_of_another_worker_do(monkeypatch: pytest.MonkeyPatch) -> None:

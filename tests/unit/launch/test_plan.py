@@ -8,7 +8,7 @@ import pytest
 
 from stratagem.core.errors import ClusterError
 from stratagem.launch.machine import Machine
-from stratagem.launch.plan import Request, TaskPlan, divide_cores, make_plan, worker_addresses
+from stratagem.launch.plan import Request, TaskPlan, make_plan, worker_addresses
 
 TWO_CORES = Machine(cores=(0, 1), num_cores=2)
 
@@ -132,21 +132,6 @@ def test_thread_counts_that_the_user_set_stay() -> None:
 
     assert "OMP_NUM_THREADS" not in environment
     assert environment["MKL_NUM_THREADS"] == "1"
-
-
-@pytest.mark.parametrize(
-    ("cores", "workers", "shares"),
-    [
-        ([0, 1], 1, [(0, 1)]),
-        ([0, 1], 2, [(0,), (1,)]),
-        ([0, 1], 3, [(0,), (1,), (0,)]),
-        ([2, 3, 6, 7, 8], 2, [(2, 3, 6), (7, 8)]),
-        ([0, 1, 2, 3, 4, 5, 6, 7], 3, [(0, 1, 2), (3, 4, 5), (6, 7)]),
-        ([], 2, [(), ()]),
-    ],
-)
-def test_cores_are_divided(cores: list[int], workers: int, shares: list[tuple[int, ...]]) -> None:
-    assert divide_cores(cores, workers) == shares
 
 
 def test_threads_follow_the_number_of_cores_where_there_is_no_affinity() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from stratagem.core.errors import UnsupportedError
+from stratagem.elastic.events import Form, Order, Prepare
+from stratagem.elastic.world import Bounds, Member, World
+from stratagem.mesh import changing
 from stratagem.mesh.changing import ChangingWorld
 from stratagem.mesh.given import Given, ResizedError
 from stratagem.mesh.own_state import OwnState
@@ -49,6 +53,7 @@ def world_of(may_begin: list[bool]) -> Any:
     world: Any = ChangingWorld.__new__(ChangingWorld)
     told: list[str] = []
     world.told, world.loop, world.is_catching_up = told, None, False
+    world.is_preparing, world._taking_place = False, threading.RLock()
     world._is_due = None
     world.own_state = own_state(TAKEN)
     world.membership = SimpleNamespace(
@@ -114,3 +119,56 @@ def test_a_program_outside_a_loop_is_an_error_of_a_new_worker() -> None:
     world.loop = SimpleNamespace(begin_program=lambda: begun.append(True))
     world.begin_program()
     assert begun == [True]
+
+
+def world_that_prepares(monkeypatch: pytest.MonkeyPatch, others: int, orders: list[Order]) -> Any:
+    """Return the world of member 9, which comes when others train already, and hears some orders afterwards."""
+    heard: list[Order] = [Prepare((9,), World(3, members(*range(1, others + 1)), donor=0, step=7)), *orders]
+    told: list[str] = []
+    membership: Any = SimpleNamespace(
+        number=9,
+        bounds=Bounds(1, others, others),
+        is_busy=False,
+        next_order=lambda seconds: heard.pop(0),
+        prepared=lambda: told.append("prepared"),
+    )
+    monkeypatch.setattr(changing, "memory_of_one", lambda: SimpleNamespace(world=0, is_cut=False))
+    monkeypatch.setattr(ChangingWorld, "_enter", lambda self: told.append(f"entered world {self._world.number}"))
+    world: Any = ChangingWorld(membership, 1.0, cast(Any, None))
+    world.told = told
+    return world
+
+
+def members(*numbers: int) -> tuple[Member, ...]:
+    return tuple(Member(number, "a", number, f"a:{number}") for number in numbers)
+
+
+@pytest.mark.parametrize("others", [1, 3])
+def test_one_that_prepares_meets_nobody_and_stands_at_the_last_place(
+    monkeypatch: pytest.MonkeyPatch, others: int
+) -> None:
+    world = world_that_prepares(monkeypatch, others, [])
+    assert (world.is_preparing, world.is_catching_up, world.membership.is_busy) == (True, True, True)
+    assert world.layout == Layout(others, others - 1)
+    assert world.peers.from_all("values", 5) == [5] * others
+    world.peers.barrier("a scope")
+    assert world.told == []
+
+
+def test_one_that_prepares_waits_for_its_place_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = Prepare((9,), World(4, members(1, 2), donor=0, step=8))
+    world = world_that_prepares(monkeypatch, 3, [again, Form((9, 2, 3), World(5, members(9, 2, 3), donor=1, step=9))])
+    world.take_place()
+    world.take_place()
+    assert world.told == ["prepared", "entered world 5"]
+    assert (world.is_preparing, world.layout) == (False, Layout(3, 0))
+
+
+def test_one_that_prepares_waits_for_its_place_before_a_program_that_it_cannot_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As long as nobody is lost, the run does not need it: that it cannot take part is no error."""
+    world = world_that_prepares(monkeypatch, 3, [Form((9, 2, 3), World(5, members(9, 2, 3), donor=1, step=9))])
+    with pytest.raises(UnsupportedError, match="does not belong to the `fit`, or the loop, of the other workers"):
+        world.begin_program()
+    assert world.told == ["prepared", "entered world 5"]
