@@ -296,7 +296,7 @@ def main() -> None:
         "weights have the same bits": "yes" if same else "no",
         "largest difference of an epoch's loss, relative": f"{max(losses):.1e}",
     }
-    if len(disturbed.spells) > len(SPELLS):
+    if len(disturbed.spells) > len(SPELLS) and any(each.faults for each in disturbed.spells if each.killed == "spare"):
         found = costs(disturbed)
         rows |= {
             "time of a step, by that of spells in which nobody is killed": f"{found.with_pauses:.2f}",

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.faults.trains_with_spares import EPOCHS, STEPS
 
-from stratagem.core.cores import divide_cores
+from stratagem.core.cores import available_cores, divide_cores
 
 pytestmark = pytest.mark.multiprocess
 
@@ -95,7 +95,7 @@ def test_the_end_is_that_of_a_run_without_faults(tmp_path: Path, workers: int, f
         assert len(re.findall(r"World \d+: \d workers from step \d+, \d+\.\d s later", done.stderr + done.stdout)) >= 1
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two workers have one core")
+@pytest.mark.skipif(available_cores() < 2, reason="two workers have one core")
 @pytest.mark.parametrize("rank", [0, 1])
 def test_each_worker_has_cores_of_its_own(tmp_path: Path, rank: int) -> None:
     """Also one that takes the place of another: on the core of a third, steps took twice as long."""

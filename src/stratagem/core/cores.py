@@ -65,5 +65,6 @@ def bind_process(cores: Sequence[int]) -> None:
         cores: Numbers of the cores; empty changes nothing.
     """
     for thread in os.listdir("/proc/self/task") if cores else ():
-        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        # A thread may have ended, and a container may have lost these cores: neither is a reason to stop training.
+        with contextlib.suppress(OSError):
             os.sched_setaffinity(int(thread), cores)

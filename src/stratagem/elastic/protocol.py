@@ -38,7 +38,7 @@ from stratagem.elastic.events import (
     Tick,
 )
 from stratagem.elastic.ranks import first_members
-from stratagem.elastic.state import EndAfterSaving, Phase, Place, State, name_places
+from stratagem.elastic.state import EndAfterSaving, Phase, Place, State, name_places, numbers_of
 from stratagem.elastic.world import Member, World
 
 _OVER: Final = (Phase.ENDING, Phase.ENDED)
@@ -264,7 +264,7 @@ class _Turn:
                 last += 1
             self._set(last=last)
             if state.at_work:
-                self._do(StopAfter(_numbers(state.at_work), state.world.number, last, saves))
+                self._do(StopAfter(numbers_of(state.at_work), state.world.number, last, saves))
         self._check_stopped()
 
     def _check_stopped(self) -> None:
@@ -349,7 +349,7 @@ class _Turn:
             if number in state.places:
                 self._place(number, begun=None, has_answered=False, cut_since=None)
         if state.at_work:
-            self._do(Stop(_numbers(state.at_work), state.world.number, cut, "; ".join(state.causes)))
+            self._do(Stop(numbers_of(state.at_work), state.world.number, cut, "; ".join(state.causes)))
 
     def _cut(self) -> None:
         """Make a planned stop one that gives up what is in flight."""
@@ -358,12 +358,12 @@ class _Turn:
         self._set(is_cut=True, since=self.now)
         unstopped = [place for place in state.at_work if not place.has_answered]
         if unstopped:
-            self._do(Stop(_numbers(unstopped), state.world.number, True, "; ".join(state.causes)))
+            self._do(Stop(numbers_of(unstopped), state.world.number, True, "; ".join(state.causes)))
 
     def _go_on(self) -> None:
         """Let a world go on that was to stop: nothing is left to be changed, and all of it have done the same steps."""
         assert self.state.world is not None, "a world goes on"
-        at_work = _numbers(self.state.at_work)
+        at_work = numbers_of(self.state.at_work)
         if at_work:
             self._do(Go(at_work, self.state.world.number))
         self._enter(Phase.RUNNING, causes=())
@@ -423,9 +423,9 @@ class _Turn:
         """
         leaving = self.state.leaving
         if any(place.held == step for place in self.state.present if place.leaves_by is None):
-            return frozenset(_numbers(leaving))
+            return frozenset(numbers_of(leaving))
         holder = next((place for place in leaving if place.held == step), None)
-        return frozenset(_numbers([place for place in leaving if place is not holder]))
+        return frozenset(numbers_of([place for place in leaving if place is not holder]))
 
     def _wait_for_more(self) -> None:
         state = self.state
@@ -441,7 +441,7 @@ class _Turn:
         )
         if state.phase is Phase.FORMING and self.state.present:
             assert state.world is not None, "a world forms"
-            self._do(Stop(_numbers(self.state.present), state.world.number, True, "; ".join(state.causes)))
+            self._do(Stop(numbers_of(self.state.present), state.world.number, True, "; ".join(state.causes)))
         self._enter(Phase.WAITING)
 
     def _form(self, world: World) -> None:
@@ -596,10 +596,6 @@ _AT_TICK: Final = {
     Phase.STOPPING: _Turn._tick_stopping,
     Phase.WAITING: _Turn._tick_waiting,
 }
-
-
-def _numbers(places: Sequence[Place]) -> tuple[int, ...]:
-    return tuple(place.member.number for place in places)
 
 
 def _count(members: int) -> str:

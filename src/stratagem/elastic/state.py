@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from stratagem.core.errors import PeerError, name_some
@@ -216,7 +216,7 @@ class State:
         Args:
             leaving: Those members.
         """
-        return len(self._followers(_numbers(leaving), self.ready)) >= self.least
+        return len(self._followers(numbers_of(leaving), self.ready)) >= self.least
 
     def cannot_spare_all_who_leave(self, newcomers: Sequence[Member]) -> bool:
         """Whether all who hold the state leave, and nobody can take it from one of them in a world with it.
@@ -227,8 +227,8 @@ class State:
         leaving = self.leaving
         if not leaving or len(leaving) < len(self.present):
             return False
-        taking = set(self._followers(_numbers(leaving[1:]), newcomers)) - {place.member for place in leaving}
-        return not taking or len(self._followers(_numbers(leaving), newcomers)) < self.least
+        taking = set(self._followers(numbers_of(leaving[1:]), newcomers)) - {place.member for place in leaving}
+        return not taking or len(self._followers(numbers_of(leaving), newcomers)) < self.least
 
     @property
     def has_begun(self) -> bool:
@@ -248,7 +248,7 @@ class State:
         """Those of them for whom nobody would have to wait."""
         return [member for member in self.waiting if self.places[member.number].is_prepared or not self.has_begun]
 
-    def successors(self, leaving: frozenset[int] = frozenset()) -> tuple[Member, ...]:
+    def successors(self, leaving: Collection[int] = ()) -> tuple[Member, ...]:
         """Return who would be in the next world if it were formed now.
 
         Those who are not prepared are in it only if there would be too few without them.
@@ -259,9 +259,9 @@ class State:
         ready = self._followers(leaving, self.ready)
         return ready if len(ready) >= self.least else self._followers(leaving, self.waiting)
 
-    def _followers(self, leaving: frozenset[int], newcomers: Sequence[Member]) -> tuple[Member, ...]:
+    def _followers(self, leaving: Collection[int], newcomers: Sequence[Member]) -> tuple[Member, ...]:
         assert self.world is not None, "there is no world to follow"
-        gone = {number for number in self.world.numbers if number not in self.places} | leaving
+        gone = {number for number in self.world.numbers if number not in self.places or number in leaving}
         return next_members(self.world.members, gone, newcomers, self.rules.wanted, self.rules.most)
 
     def name(self, member: Member) -> str:
@@ -272,8 +272,9 @@ class State:
         return f"{kind} {member.number} (host {member.host}, pid {member.pid})"
 
 
-def _numbers(places: Sequence[Place]) -> frozenset[int]:
-    return frozenset(place.member.number for place in places)
+def numbers_of(places: Sequence[Place]) -> tuple[int, ...]:
+    """Return the numbers of members, in their order."""
+    return tuple(place.member.number for place in places)
 
 
 def name_places(state: State, places: list[Place]) -> str:

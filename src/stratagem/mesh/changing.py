@@ -218,9 +218,8 @@ class ChangingWorld:
         """
         if self.loop is not None:
             self.loop.begin_program()
-        elif self.is_catching_up:
-            self.take_place()  # the error is one of this worker only when it is needed
-            raise another_step()
+        else:
+            self._refuse_new_worker()
 
     def run_beside(self, step: Callable[[], Result]) -> Result:
         """Run a step that changes nothing of the state, as one of an evaluation. The coordinator does not count it.
@@ -229,9 +228,7 @@ class ChangingWorld:
             ResizedError: A worker is gone; the evaluation has to begin again, with those who are left.
             PeerError: One of them has come to the end of this evaluation, or has not come to the end of training.
         """
-        if self.is_catching_up:
-            self.take_place()  # the error is one of this worker only when it is needed
-            raise another_step()
+        self._refuse_new_worker()
         if not self.is_forming and self.layout != self.followed:  # others were lost when values were put together
             raise ResizedError
         if not self.is_forming:
@@ -268,6 +265,15 @@ class ChangingWorld:
                 self.membership.prepared()
                 self._follow_into_next_world(None)
                 self.is_preparing = False
+
+    def _refuse_new_worker(self) -> None:
+        """Refuse a program that a new worker cannot run, as the others have run it without it.
+
+        One that prepares waits first: as long as nobody needs it, the run is not to fail because of it.
+        """
+        if self.is_catching_up:
+            self.take_place()
+            raise another_step()
 
     def has_trained(self) -> None:
         """Tell the coordinator that nobody can come in any more: the `fit` is over that new workers begin with."""
@@ -315,9 +321,7 @@ class ChangingWorld:
             UnsupportedError: This worker is new, and has not come to the others.
             PeerError: Shards are lost.
         """
-        if self.is_catching_up:
-            self.take_place()  # the error is one of this worker only when it is needed
-            raise another_step()
+        self._refuse_new_worker()
         while True:
             try:
                 with self.peers.not_renewed():

@@ -45,7 +45,8 @@ class Orders:
             if isinstance(order, Form):
                 return order.world, False
             if isinstance(order, Prepare):
-                own = Member(self._membership.number, "", 0, "")
+                # On no host: it shares its cores with nobody yet (`mesh.worker_counts.bind_in`).
+                own = Member(self._membership.number, host="", pid=0, address="")
                 return replace(order.world, members=(*order.world.members[:-1], own)), True
 
 

@@ -511,6 +511,7 @@ class Strategy:
             self._follow(world)
 
     def _follow(self, world: ChangingWorld) -> None:
+        """Let the mesh, and what is made for it, fit the workers of a world."""
         world.followed = world.layout
         if world.layout != self.layout:
             self.mesh.lie_on(devices_in(world))

@@ -102,3 +102,13 @@ def test_a_process_that_imports_the_program_to_read_data_joins_nothing(monkeypat
     monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
     with pytest.raises(UsageError, match=r'a second time as the same task(.|\n)*if __name__ == "__main__"'):
         join(resolver({"worker": ["a", "b"]}, "worker", 0))
+
+
+def test_who_asks_for_the_others_waits_until_its_place_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "_awaits_place", None)
+    waited: list[bool] = []
+    place = bootstrap.Membership(Task("worker", 1), ClusterSpec({}), 1, 2, is_chief=False, peers=None)
+    bootstrap.take_place(place, lambda: waited.append(True))
+    assert waited == []
+    assert bootstrap.current_peers() is None
+    assert waited == [True]

@@ -55,3 +55,11 @@ def test_all_threads_of_a_process_are_bound() -> None:
         ends.set()
         thread.join()
     assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="the system has no affinity")
+def test_cores_that_are_gone_change_nothing() -> None:
+    """As in a container that has lost some while a worker trains."""
+    before = os.sched_getaffinity(0)
+    bind_process([100_000])
+    assert os.sched_getaffinity(0) == before

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.clock import HandClock
 
+from stratagem.core import exits
 from stratagem.core.clock import Clock
 from stratagem.core.errors import ClusterError, StartupError
 from stratagem.elastic.launchers import Status
@@ -99,6 +100,21 @@ def test_a_lost_process_is_replaced_when_the_others_train_on(monkeypatch: pytest
     run._replace_lost()
     run._replace_lost()
     assert started == [("process 1", True)]
+
+
+def test_a_process_that_failed_before_it_trained_ends_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others train on: it is no failure of the run, and another start would fail too."""
+    run, started, told = made(clock=HandClock()), [], []
+    monkeypatch.setattr(run, "_start", lambda plan, is_spare: started.append(plan.name))
+    run._guard = SimpleNamespace(ended=lambda pid: None)
+    run._coordinator = SimpleNamespace(status=Status(), ended=told.append)
+    process = SimpleNamespace(returncode=exits.FAILED_APART)
+    run._running[7] = SimpleNamespace(name="process 2", process=process, plan=run._plans[2])  # pyright: ignore[reportArgumentType]
+    run._ended(7, 1.0)
+    run._replace_lost()
+    assert started == []
+    assert [(each.pid, each.error) for each in told] == [(7, "")]
+    assert run._code(0) == 0
 
 
 def test_compiled_programs_last_from_one_run_to_the_next(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -15,6 +17,7 @@ import stratagem.tf as tf
 from stratagem.cluster.resolver import SimpleClusterResolver
 from stratagem.cluster.spec import ClusterSpec
 from stratagem.core.errors import InputError, PeerError, UsageError
+from stratagem.data import Dataset
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.mesh.values import PerReplica
 from stratagem.strategy.tpu import TPUStrategy
@@ -377,3 +380,36 @@ def test_either_spelling_names_the_strategy_of_several_workers() -> None:
     old, new = stratagem.experimental.MultiWorkerMirroredStrategy, stratagem.MultiWorkerMirroredStrategy
     assert [isinstance(made, kind) for made in (old(), new()) for kind in (old, new)] == [True] * 4
     assert not isinstance(stratagem.OneDeviceStrategy("cpu:0"), old)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda strategy: strategy.worker_count,
+        lambda strategy: strategy.worker_index,
+        lambda strategy: strategy.is_chief,
+        lambda strategy: strategy.distribute_datasets_from_function(lambda context: Dataset.range(2).batch(1)),
+        lambda strategy: strategy.experimental_distribute_dataset(iter([np.zeros((2, 1))])),
+    ],
+    ids=["count", "index", "chief", "function", "generator"],
+)
+def test_one_that_prepares_waits_where_the_program_asks_for_its_place(
+    monkeypatch: pytest.MonkeyPatch, ask: Callable[[Any], object]
+) -> None:
+    """And only there: a global dataset, for example, is divided anew when it has one."""
+    strategy = stratagem.MirroredStrategy(["cpu:0", "cpu:1"])
+    waited: list[bool] = []
+    world = SimpleNamespace(
+        own_state=SimpleNamespace(has_begun=False),
+        layout=strategy.layout,
+        take_place=lambda: waited.append(True),
+        keeps_rows_of_workers=False,
+    )
+    monkeypatch.setattr(strategy.mesh, "world", world)
+    assert strategy.num_replicas_in_sync == 2
+    iter(strategy.experimental_distribute_dataset(Dataset.range(4).batch(2)))
+    with strategy.scope():
+        keras.Variable(1.0)
+    assert waited == []
+    ask(strategy)
+    assert waited
