@@ -226,9 +226,6 @@ class Lanes:
         terms = self._terms(side, run.place + begin, result.nbytes, run.dtype)
         if own is not None:
             terms[self._index] = bytes_at(own, result.nbytes).view(run.dtype)
-        if len(terms) == 1:  # alone on its host
-            total[:] = terms[0]
-            return
         fold(run.operation, total, terms[1:], terms[0])
 
     def _hand_out(self, run: Run, results: Sequence[int]) -> None:
@@ -260,6 +257,9 @@ def fold(operation: Operation, total: np.ndarray, terms: Sequence[np.ndarray], f
         terms: The terms behind the first.
         first: The first; None where it is in `total`.
     """
+    if first is not None and not terms:  # of a worker that is alone
+        total[:] = first
+        return
     combine = _UFUNCS[operation]
     with np.errstate(all="ignore"):
         for term in terms:

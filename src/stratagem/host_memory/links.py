@@ -57,6 +57,7 @@ class Links:
         self._names = tuple(names)
         self._count = len(self._connections)
         self._turn = 0
+        self._rooms: dict[int, list[_Room]] = {}
         self.is_lost = False
         for connection in self._connections:
             if connection is not None:
@@ -72,34 +73,37 @@ class Links:
         """Combine parcels with those of the others, who call it with parcels of the same kinds and sizes.
 
         Args:
-            signature: The signature of the exchange, the same on all.
+            signature: The signature of the exchange, the same on all, and of the same kinds and sizes each time.
             parcels: Those of this worker.
             wait: Called after each wait, with its seconds. It raises an error where there is nothing to wait for.
 
         Returns:
             The bytes of each: combined; of what is gathered a block of each host; of what is scattered the own block.
+            They are there until the next exchange with this signature.
 
         Raises:
             PeerError: One of them is gone, or makes another exchange.
         """
         shares = [self._shares(parcel) for parcel in parcels]
-        blocks = [self._room(parcel, share[self._own]) for parcel, share in zip(parcels, shares, strict=True)]
+        if signature not in self._rooms:
+            self._rooms[signature] = [_Room(*each, self._own) for each in zip(parcels, shares, strict=True)]
+        rooms = self._rooms[signature]
+        for room, parcel, share in zip(rooms, parcels, shares, strict=True):
+            room.take_own(parcel.data[share[self._own]])
         self._swap(
             signature,
             [[p.data[share[host]] for p, share in zip(parcels, shares, strict=True)] for host in range(self._count)],
-            [[block[host] for block in blocks] for host in range(self._count)],
+            [[room.blocks[host] for room in rooms] for host in range(self._count)],
             wait,
+            lambda arrived: _fold(rooms, arrived),
         )
-        combined = [self._combined(*each) for each in zip(parcels, shares, blocks, strict=True)]
-        in_parts = [i for i, (parcel, share) in enumerate(zip(parcels, shares, strict=True)) if _is_cut(parcel, share)]
+        _fold(rooms, sum(room.blocks[0].nbytes for room in rooms))
+        in_parts = [i for i, room in enumerate(rooms) if room.whole is not None]
         if in_parts:
-            whole = {i: np.empty(parcels[i].data.nbytes, np.uint8) for i in in_parts}
-            for i in in_parts:
-                whole[i][shares[i][self._own]] = combined[i]
-            others = [[whole[i][shares[i][host]] for i in in_parts] for host in range(self._count)]
-            self._swap(signature, [[combined[i] for i in in_parts]] * self._count, others, wait)
-            combined = [whole.get(i, each) for i, each in enumerate(combined)]
-        return combined
+            combined = [rooms[i].total for i in in_parts]
+            others = [[rooms[i].part_of(shares[i][host]) for i in in_parts] for host in range(self._count)]
+            self._swap(signature, [combined] * self._count, others, wait)
+        return [room.total if room.whole is None else room.whole for room in rooms]
 
     def _shares(self, parcel: Parcel) -> list[slice]:
         """Return the bytes of a parcel that each of the others is to have first."""
@@ -113,28 +117,23 @@ class Links:
             size = -(-items // self._count) * parcel.dtype.itemsize
         return [slice(min(i * size, nbytes), min((i + 1) * size, nbytes)) for i in range(self._count)]
 
-    def _room(self, parcel: Parcel, own: slice) -> np.ndarray:
-        """Return room for what comes from each host, with the own part in its place."""
-        room = np.empty((self._count, own.stop - own.start), np.uint8)
-        room[self._own] = parcel.data[own]
-        return room
-
-    def _combined(self, parcel: Parcel, shares: Sequence[slice], blocks: np.ndarray) -> np.ndarray:
-        if parcel.operation == "gather":
-            return blocks.reshape(-1)
-        if blocks.nbytes:
-            total, *terms = blocks.view(parcel.dtype)
-            fold(parcel.operation, total, terms)
-        return blocks[0]
-
     def _swap(
         self,
         signature: int,
         outgoing: Sequence[Sequence[np.ndarray]],
         incoming: Sequence[Sequence[np.ndarray]],
         wait: Callable[[float], object],
+        arrive: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """Send arrays to the others, and receive as many from each, at once: none waits until another has read."""
+        """Send arrays to the others, and receive as many from each, at once: none waits until another has read.
+
+        Args:
+            signature: The signature of the exchange.
+            outgoing: What each of the others is to have.
+            incoming: Where what comes from each of them is to lie.
+            wait: Called after each wait, with its seconds.
+            arrive: Called now and then with the number of bytes that have come from each of them.
+        """
         self._turn += 1
         head = _HEAD.pack(signature, self._turn)
         ends = [
@@ -160,6 +159,7 @@ class Links:
                     else:
                         poll.unregister(number)
                         del waiting[number]
+                arrive(min(end.arrived for end in ends))
         except OSError as error:
             self.is_lost = True
             gone = ", ".join(end.name for end in waiting.values())
@@ -170,8 +170,84 @@ class Links:
             ) from None
 
 
+class _Room:
+    """Room for one parcel of every host, and what they combine to. It is kept: new memory costs a page fault for 4 KiB.
+
+    Args:
+        parcel: The parcel.
+        shares: The bytes of it that each host is to have first.
+        own: The position of this worker.
+
+    Attributes:
+        blocks: What comes from each host; the own is read where it lies, unless it is gathered.
+        whole: Combined bytes of all shares, where each worker combines one for all; None where each combines all.
+        total: Combined bytes of the own share; of what is gathered all blocks.
+    """
+
+    def __init__(self, parcel: Parcel, shares: Sequence[slice], own: int) -> None:
+        self._operation, self._dtype, self._own = parcel.operation, parcel.dtype, own
+        share = shares[own]
+        room = np.empty((len(shares), share.stop - share.start), np.uint8)
+        self.blocks = list(room)
+        self.whole = np.empty(parcel.data.nbytes, np.uint8) if _is_cut(parcel, shares) else None
+        if parcel.operation == "gather":
+            self.total = room.reshape(-1)
+        else:
+            self.total = room[own] if self.whole is None else self.whole[share]
+        self._done = 0
+
+    def part_of(self, share: slice) -> np.ndarray:
+        """Return where the combined bytes of a share are to lie."""
+        assert self.whole is not None, "only a whole has parts"
+        return self.whole[share]
+
+    def take_own(self, block: np.ndarray) -> None:
+        """Begin an exchange with what this worker has."""
+        self._done = 0
+        if self._operation == "gather":
+            self.blocks[self._own][:] = block
+        else:
+            self.blocks[self._own] = block
+
+    def fold_until(self, end: int) -> None:
+        """Combine what has come.
+
+        Args:
+            end: Bytes that have come of each block.
+        """
+        end = end // self._dtype.itemsize * self._dtype.itemsize
+        if self._operation == "gather" or end <= self._done:
+            return
+        if end - self._done < _FOLDED and end < self.total.nbytes:
+            return
+        first, *terms = (block[self._done : end].view(self._dtype) for block in self.blocks)
+        fold(self._operation, self.total[self._done : end].view(self._dtype), terms, first)
+        self._done = end
+
+
+_FOLDED: Final = 1 << 18
+"""Bytes that are combined at once while others are on their way. They fit into the cache of a core."""
+
+
+def _fold(rooms: Sequence[_Room], arrived: int) -> None:
+    """Combine what has come of some parcels, which travel one after the other.
+
+    Args:
+        rooms: Theirs.
+        arrived: Bytes that have come from each host.
+    """
+    for room in rooms:
+        nbytes = room.blocks[0].nbytes
+        room.fold_until(min(arrived, nbytes))
+        arrived -= nbytes
+
+
 class _End:
-    """One connection in one exchange: what is left to be sent and received on it."""
+    """One connection in one exchange: what is left to be sent and received on it.
+
+    Attributes:
+        arrived: Bytes that have come, without the head.
+    """
 
     def __init__(
         self,
@@ -188,6 +264,7 @@ class _End:
         self._out = [memoryview(head), *_views(outgoing)]
         self._in = [memoryview(self._came), *_views(incoming)]
         self._is_checked = False
+        self.arrived = -len(head)
 
     @property
     def events(self) -> int:
@@ -207,6 +284,7 @@ class _End:
                 if not received:
                     raise ConnectionResetError("it was closed")
                 self._in = _left(self._in, received)
+                self.arrived += received
                 self._check()
         except BlockingIOError:
             pass

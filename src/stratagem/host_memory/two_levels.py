@@ -39,7 +39,10 @@ class TwoLevels:
         parts = [self._carried(part) for part in plan.parts]
         self._scatter = Plan(plan.name, parts, capacity, hosts, "scatter")
         self._collect = Plan(plan.name, parts, capacity, hosts, "collect")
-        self._blocks = hosts.number
+        self._parcels = [
+            Parcel(operation, dtype, np.zeros(size * (hosts.number if operation == "scatter" else 1), np.uint8))
+            for (operation, dtype), size in self._scatter.parcels.items()
+        ]
 
     def _carried(self, part: PlanPart) -> PlanPart:
         if self._is_even or part.operation not in IN_BLOCKS:
@@ -79,10 +82,6 @@ class TwoLevels:
                 sent[i] = places.ctypes.data
             elif carried.operation == "scatter":
                 made[i] = results[i] + self._rank * self._scatter.block(i)
-        parcels = [
-            Parcel(operation, dtype, np.zeros(size * (self._blocks if operation == "scatter" else 1), np.uint8))
-            for (operation, dtype), size in self._scatter.parcels.items()
-        ]
-        in_memory(self._scatter, sent, [parcel.data.ctypes.data for parcel in parcels])
-        combined = links.combine(self._scatter.signature, parcels, wait)
+        in_memory(self._scatter, sent, [parcel.data.ctypes.data for parcel in self._parcels])
+        combined = links.combine(self._scatter.signature, self._parcels, wait)
         in_memory(self._collect, [each.ctypes.data for each in combined], made)
