@@ -108,7 +108,7 @@ def alone(steps: int, core: int) -> float:
 
 
 def step_seconds(strategy: Strategy, steps: int) -> float:
-    """Return the seconds of a training step of the MNIST network: of three epochs the first does not count."""
+    """Return the seconds of a training step of the MNIST network."""
     replicas = strategy.num_replicas_in_sync
     with strategy.scope():
         model = compiled_network(keras)
@@ -116,10 +116,15 @@ def step_seconds(strategy: Strategy, steps: int) -> float:
     rows = steps * ROWS_PER_WORKER * replicas
     x = generator.random((rows, 28, 28), np.float32)
     y = generator.integers(0, 10, rows)
+    return fit_seconds(model, x, y, ROWS_PER_WORKER * replicas)
+
+
+def fit_seconds(model: keras.Model, x: np.ndarray, y: np.ndarray, batch_size: int) -> float:
+    """Return the seconds of a step of `fit`: of three epochs the first does not count."""
     ends: list[float] = []
     noting = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: ends.append(time.perf_counter()))
-    model.fit(x, y, batch_size=ROWS_PER_WORKER * replicas, epochs=3, shuffle=False, verbose=0, callbacks=[noting])
-    return (ends[2] - ends[0]) / (2 * steps)
+    model.fit(x, y, batch_size=batch_size, epochs=3, shuffle=False, verbose=0, callbacks=[noting])
+    return (ends[2] - ends[0]) / (2 * (len(y) // batch_size))
 
 
 def crowded(link: Link, workers: int, cores: Sequence[int]) -> Link:

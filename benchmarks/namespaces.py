@@ -21,6 +21,10 @@ PORT = 12345
 _BURST_SECONDS = 0.0005
 """What a card may send at once is what it carries in this time: more would be memory, not a network."""
 
+_PACKET = 32_000
+"""Bytes of a packet. Cards cut what the system sends into smaller ones, and put together what comes; here the cores of
+the machine would do it, one packet after the other: they are as busy as with a training step at 1 Gbit/s."""
+
 _PREFIX = "growth"
 
 
@@ -88,14 +92,14 @@ def run_on_hosts(
 @contextmanager
 def _network(hosts: int, bits_per_second: float) -> Iterator[None]:
     """Make the hosts, their cards and the switch between them; and remove them."""
-    bridge = f"{_PREFIX}-switch"
+    bridge, large = f"{_PREFIX}-switch", ("mtu", str(_PACKET))
     try:
-        _ip("link", "add", bridge, "type", "bridge")
+        _ip("link", "add", bridge, *large, "type", "bridge")
         _ip("link", "set", bridge, "up")
         for host in range(hosts):
             name, port = f"{_PREFIX}{host}", f"{_PREFIX}-port{host}"
             _ip("netns", "add", name)
-            _ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+            _ip("link", "add", port, *large, "type", "veth", "peer", "name", "eth0", *large, "netns", name)
             _ip("link", "set", port, "master", bridge, "up")
             inside = ["-n", name]
             _ip(*inside, "address", "add", f"{address(host)}/24", "dev", "eth0")

@@ -15,11 +15,13 @@ from tests.hosts import be_on_hosts
 import stratagem
 from stratagem.core import exits
 from stratagem.host_memory.links import Links
+from stratagem.host_memory.memory import HostMemory
 from stratagem.mesh import linking
 from stratagem.mesh.lending import readable
 from stratagem.mesh.mesh import AXIS
 from stratagem.mesh.shards import own_shard, sums_in_shards
 from stratagem.program import compared
+from stratagem.program.rules import exchanges
 from stratagem.testing import run_workers
 
 pytestmark = pytest.mark.multiprocess
@@ -97,9 +99,9 @@ def sent_in_a_step(hosts: str) -> dict[str, list[int]]:
     sent: list[int] = []
     swap = Links._swap
 
-    def counted(self: Links, signature: int, outgoing: Any, incoming: Any, wait: Any) -> None:
+    def counted(self: Links, signature: int, outgoing: Any, *others: Any) -> None:
         sent.append(sum(a.nbytes for host, arrays in enumerate(outgoing) if host != self._own for a in arrays))
-        swap(self, signature, outgoing, incoming, wait)
+        swap(self, signature, outgoing, *others)
 
     Links._swap = counted
     found = {}
@@ -183,14 +185,46 @@ def test_shards_cross_by_both_ways(hosts: str) -> None:
             assert all(np.array_equal(a, b) for a, b in zip(found, results[0][way], strict=True)), way
 
 
-def trained(strategy: stratagem.MultiWorkerMirroredStrategy, **settings: Any) -> list[Any]:
+def beside(hosts: str) -> dict[str, list[Any]]:
+    """Train under every stage, with sums that begin before the backward pass has ended, and with one exchange."""
+    be_on_hosts(hosts)
+    found: dict[str, list[Any]] = {}
+    begun: list[int] = []
+    begin = HostMemory.begin
+    HostMemory.begin = lambda self, signature, *rest: (begun.append(signature), begin(self, signature, *rest))[1]
+    for way, nbytes in (("together", 1 << 30), ("beside", 1)):
+        exchanges.GROUP_BYTES = nbytes
+        for stage in (None, "optimizer", "parameters"):
+            strategy = stratagem.MultiWorkerMirroredStrategy(shard=stage, shard_min_size=stage and 1)
+            found[f"{way}, {stage}"] = trained(strategy, steps_per_execution=2)
+            found[f"{way}, {stage}, accumulated"] = trained(strategy, gradient_accumulation_steps=2)
+        found[f"{way}, exchanges"] = [len(set(begun))]
+        begun.clear()
+    return found
+
+
+@pytest.mark.parametrize("hosts", ["ab", "aabb", "aab", "abc"])
+def test_sums_that_begin_early_change_no_bit(hosts: str) -> None:
+    for result in (each.value for each in run_workers(beside, len(hosts), args=[hosts])):
+        [together], [alone] = result.pop("together, exchanges"), result.pop("beside, exchanges")
+        assert alone >= together + 6 * 3, "four gradients of each program cross in four groups"
+        for name, found in result.items():
+            way, what = name.split(", ", 1)
+            expected = result[f"together, {what}"]
+            assert all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True)), (way, what)
+
+
+def trained(
+    strategy: stratagem.MultiWorkerMirroredStrategy, steps_per_execution: int = 1, **settings: Any
+) -> list[Any]:
     """Return losses and weights of `fit` with a last batch of 6 rows on 4 replicas, then of a loop of the user's."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(22, 3)).astype("float32"), rng.normal(size=(22, 1)).astype("float32")
     keras.utils.set_random_seed(0)
     with strategy.scope():
         model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4), keras.layers.Dense(1)])
-        model.compile(keras.optimizers.Adam(0.1, **settings), "mse", metrics=["mae"])
+        adam = keras.optimizers.Adam(0.1, **settings)
+        model.compile(adam, "mse", metrics=["mae"], steps_per_execution=steps_per_execution)
     history: Any = model.fit(x, y, batch_size=8, epochs=2, shuffle=False, verbose=0)
 
     def step(rows: jax.Array, targets: jax.Array) -> jax.Array:

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from stratagem.core.errors import PeerError
+from stratagem.host_memory.crossings import Crossings
 from stratagem.host_memory.lanes import fold
 from stratagem.host_memory.plan import LARGE, Operation
 
@@ -49,6 +50,10 @@ class Links:
         own: The position of this worker among them.
         connections: A connection to each of the others, by position; None at the own one.
         names: The name of each in messages.
+
+    Attributes:
+        crossings: The thread that calls `combine`, so that the program may compute meanwhile.
+        is_lost: Whether one of them is gone.
     """
 
     def __init__(self, own: int, connections: Sequence[socket.socket | None], names: Sequence[str]) -> None:
@@ -58,6 +63,7 @@ class Links:
         self._count = len(self._connections)
         self._turn = 0
         self._rooms: dict[int, list[_Room]] = {}
+        self.crossings = Crossings()
         self.is_lost = False
         for connection in self._connections:
             if connection is not None:
@@ -65,6 +71,7 @@ class Links:
 
     def close(self) -> None:
         """End the connections; who waits on them hears it."""
+        self.crossings.close()
         for connection in self._connections:
             if connection is not None:
                 connection.close()
@@ -185,7 +192,8 @@ class _Room:
     """
 
     def __init__(self, parcel: Parcel, shares: Sequence[slice], own: int) -> None:
-        self._operation, self._dtype, self._own = parcel.operation, parcel.dtype, own
+        self._operation: Operation = parcel.operation
+        self._dtype, self._own = parcel.dtype, own
         share = shares[own]
         room = np.empty((len(shares), share.stop - share.start), np.uint8)
         self.blocks = list(room)

@@ -17,7 +17,8 @@ import fcntl
 import mmap
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from io import FileIO
 from typing import Final
 
@@ -150,6 +151,14 @@ class HostMemory:
             for i in range(self.workers**2):
                 self._system.begin(self._begin + i * _SEMAPHORE, 1, 0)
 
+    @property
+    def crosses_beside(self) -> bool:
+        """Whether exchanges may begin while a program computes: between hosts, as their network needs no core.
+
+        Where workers may change, programs do not know on how many hosts they will run, and all must have the same.
+        """
+        return self.hosts.number > 1 and not self._world
+
     def plan(self, name: str, parts: Sequence[PlanPart]) -> Plan:
         """Return an exchange between all workers, for `add`.
 
@@ -249,17 +258,52 @@ class HostMemory:
         Raises:
             PeerError: A worker is gone, or makes another exchange.
         """
+        self.begin(signature, operands, results)
+        self.finish(signature, operands, results)
+
+    def begin(self, signature: int, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Begin an exchange, while the program computes on: a target of programs, as `run` is.
+
+        Args:
+            signature: The signature of the exchange.
+            operands: Addresses of the arrays. They belong to the exchange until `finish` is called.
+            results: The same addresses.
+
+        Raises:
+            PeerError: A worker is gone, or makes another exchange.
+        """
+        del results
+        with self._exchanging():
+            plan = self._here(signature)
+            if isinstance(plan, TwoLevels):
+                plan.lay(operands, self._exchange)
+                self._cross(plan)
+
+    def finish(self, signature: int, operands: Sequence[int], results: Sequence[int]) -> None:
+        """Finish an exchange that has begun: a target of programs. The arguments are those of `run`.
+
+        Raises:
+            PeerError: A worker is gone, or makes another exchange.
+        """
+        with self._exchanging():
+            plan = self._here(signature)
+            if isinstance(plan, TwoLevels):
+                began = time.perf_counter()
+                self._links_now().crossings.end(plan.signature)
+                self._waited += time.perf_counter() - began
+                plan.collect(results, self._exchange)
+            else:  # workers of one host copy for themselves: beside a program they would take its core
+                self._exchange(plan, operands, results)
+
+    @contextmanager
+    def _exchanging(self) -> Iterator[None]:
+        """Make a part of an exchange, one at a time, and count how long it takes."""
         with self._lock:
             if self._failure is not None:
                 raise PeerError(self._failure)
             began, self._waited = time.perf_counter(), 0.0
             try:
-                plan = self._here(signature)
-                if isinstance(plan, TwoLevels):
-                    assert self._links is not None, "several hosts have connections"
-                    plan.run(operands, results, self._exchange, self._links, self._wait_for_other_hosts(began))
-                else:
-                    self._exchange(plan, operands, results)
+                yield
             except PeerError as error:
                 self._failure = str(error)
                 raise
@@ -287,14 +331,18 @@ class HostMemory:
                 self._lanes.collect(plan, runs, side, results)
             self._turn += 1
 
-    def _wait_for_other_hosts(self, began: float) -> Callable[[float], object]:
-        """Return what a wait for other hosts calls: with its seconds, again and again."""
+    def _links_now(self) -> Links:
+        assert self._links is not None, "several hosts have connections"
+        return self._links
 
-        def wait(seconds: float) -> None:
-            self._waited += seconds
+    def _cross(self, plan: TwoLevels) -> None:
+        """Begin to combine with other hosts."""
+        links, began = self._links_now(), time.perf_counter()
+
+        def wait(_: float) -> None:
             self._check_wait(began, "the workers of other hosts")
 
-        return wait
+        links.crossings.begin(plan.signature, lambda: plan.cross(links, wait))
 
     # Meeting -------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ InMemory = Callable[[Plan, Sequence[int], Sequence[int]], None]
 
 
 class TwoLevels:
-    """One exchange on some hosts.
+    """One exchange on some hosts: `lay`, `cross` and `collect`, in this order. Another thread may do the second.
 
     Where hosts have unequal numbers of workers, blocks do not divide among groups. What is gathered is then a sum of
     bytes in which each worker's place is zero on the others, and what is scattered is summed whole.
@@ -39,6 +39,7 @@ class TwoLevels:
         parts = [self._carried(part) for part in plan.parts]
         self._scatter = Plan(plan.name, parts, capacity, hosts, "scatter")
         self._collect = Plan(plan.name, parts, capacity, hosts, "collect")
+        self._combined: list[np.ndarray] = []
         self._parcels = [
             Parcel(operation, dtype, np.zeros(size * (hosts.number if operation == "scatter" else 1), np.uint8))
             for (operation, dtype), size in self._scatter.parcels.items()
@@ -51,37 +52,50 @@ class TwoLevels:
             return PlanPart("sum", part.dtype, part.shape)
         return PlanPart("sum", np.dtype(np.uint8), (self._size * part.nbytes,))
 
-    def run(
-        self,
-        operands: Sequence[int],
-        results: Sequence[int],
-        in_memory: InMemory,
-        links: Links,
-        wait: Callable[[float], object],
-    ) -> None:
-        """Make the exchange.
+    @property
+    def signature(self) -> int:
+        """The signature of what crosses."""
+        return self._scatter.signature
+
+    def lay(self, operands: Sequence[int], in_memory: InMemory) -> None:
+        """Combine the values of this host, each worker its share. What arrays hold is not needed after that.
 
         Args:
             operands: Addresses of the arrays. Additional ones are ignored.
-            results: Addresses for the combined arrays, which may be the same. Of what is scattered this worker's block
-                lies in its place of the whole.
             in_memory: Does a phase in the memory of the host.
-            links: Connections to other hosts.
-            wait: Called after each wait for them, with its seconds.
-
-        Raises:
-            PeerError: A worker is gone, or makes another exchange.
         """
         held: list[np.ndarray] = []
-        sent, made = list(operands), list(results)
+        sent = list(operands)
         for i, (asked, carried) in enumerate(zip(self._asked, self._scatter.parts, strict=True)):
             if asked.operation == "gather" and carried.operation == "sum" and asked.nbytes:
                 places = np.zeros((self._size, asked.nbytes), np.uint8)
                 places[self._rank] = bytes_at(operands[i], asked.nbytes)
                 held.append(places)
                 sent[i] = places.ctypes.data
-            elif carried.operation == "scatter":
-                made[i] = results[i] + self._rank * self._scatter.block(i)
         in_memory(self._scatter, sent, [parcel.data.ctypes.data for parcel in self._parcels])
-        combined = links.combine(self._scatter.signature, self._parcels, wait)
-        in_memory(self._collect, [each.ctypes.data for each in combined], made)
+
+    def cross(self, links: Links, wait: Callable[[float], object]) -> None:
+        """Combine this worker's share with those of other hosts.
+
+        Args:
+            links: Connections to them.
+            wait: Called after each wait for them, with its seconds.
+
+        Raises:
+            PeerError: A worker is gone, or makes another exchange.
+        """
+        self._combined = links.combine(self.signature, self._parcels, wait)
+
+    def collect(self, results: Sequence[int], in_memory: InMemory) -> None:
+        """Put the shares of this host together.
+
+        Args:
+            results: Addresses for the combined arrays, which may be those of the operands. Of what is scattered this
+                worker's block lies in its place of the whole.
+            in_memory: Does a phase in the memory of the host.
+        """
+        made = list(results)
+        for i, part in enumerate(self._scatter.parts):
+            if part.operation == "scatter":
+                made[i] += self._rank * self._scatter.block(i)
+        in_memory(self._collect, [each.ctypes.data for each in self._combined], made)

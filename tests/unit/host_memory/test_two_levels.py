@@ -102,6 +102,36 @@ def test_all_get_what_all_have_combined(workers: Workers, by_host: tuple[tuple[i
             assert result.tobytes() == np.ascontiguousarray(wanted).tobytes(), part
 
 
+@pytest.mark.parametrize("by_host", BY_HOST, ids=str)
+def test_exchanges_go_on_beside_each_other(workers: Workers, by_host: tuple[tuple[int, ...], ...]) -> None:
+    """Three have begun before the first is finished. What an array held is sent by then, and may be lost."""
+    hosts = Hosts(by_host)
+    parts = [PlanPart("sum", np.dtype(np.float64), (number * 9_000,)) for number in (1, 2, 3)]
+
+    def exchange(rank: int, view: HostMemory) -> list[np.ndarray]:
+        plans = [view.plan(f"exchange {number}", [part]) for number, part in enumerate(parts)]
+        arrays = [np.arange(part.shape[0], dtype=np.float64) * (rank + 1) for part in parts]
+        for plan in plans:
+            view.add(plan)
+        results: list[np.ndarray] = []
+        for _ in range(2):
+            results = [array.copy() for array in arrays]
+            for plan, result in zip(plans, results, strict=True):
+                view.begin(plan.signature, [result.ctypes.data], [result.ctypes.data])
+                if hosts.number > 1:
+                    result[:] = -1
+            for plan, result in zip(plans, results, strict=True):
+                view.finish(plan.signature, [result.ctypes.data], [result.ctypes.data])
+        return results
+
+    found = on_threads([lambda w=w, v=v: exchange(w, v) for w, v in enumerate(workers(hosts))])
+    factor = sum(range(1, hosts.size + 1))
+    for results in found:
+        assert isinstance(results, list), results
+        for part, result in zip(parts, results, strict=True):
+            np.testing.assert_array_equal(result, np.arange(part.shape[0]) * factor)
+
+
 def test_programs_go_on_where_a_worker_is_replaced_by_one_of_another_host(workers: Workers) -> None:
     """The same signature is called in a world of other hosts."""
     parts = [PlanPart("sum", np.dtype(np.float32), (5,)), PlanPart("gather", np.dtype(np.float32), (2,))]

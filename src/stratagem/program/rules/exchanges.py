@@ -11,7 +11,7 @@ that came to the two in different orders would wait for each other.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -28,6 +28,13 @@ from stratagem.program.compat import parameters, run_equation
 
 TARGET: Final = "stratagem_exchange"
 """The foreign function by which values cross through the memory of a host."""
+
+BEGIN: Final = "stratagem_begin_exchange"
+FINISH: Final = "stratagem_finish_exchange"
+"""Foreign functions by which they cross between hosts while the program computes."""
+
+GROUP_BYTES: Final = 2 << 20
+"""Bytes of sums that begin together, where they begin as soon as the program has them."""
 
 _OPERATIONS: Final[dict[str, Operation]] = {
     **{"psum": "sum", "pmin": "min", "pmax": "max", "all_gather": "gather", "reduce_scatter": "scatter"}
@@ -50,6 +57,8 @@ def let_programs_call(memory: HostMemory) -> None:
         RuntimeError: This version of XLA calls foreign functions otherwise.
     """
     ffi.register(TARGET, memory.run)
+    ffi.register(BEGIN, memory.begin)
+    ffi.register(FINISH, memory.finish)
 
 
 def is_exchanged(eqn: JaxprEqn) -> bool:
@@ -57,7 +66,9 @@ def is_exchanged(eqn: JaxprEqn) -> bool:
     return _is_renewed(eqn) or (eqn.primitive.name in _COLLECTIVES and AXIS in _axes(eqn))
 
 
-def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: jax.Array) -> tuple[list[Any], Any]:
+def exchange(
+    requests: Sequence[Request], memory: HostMemory, name: str, link: jax.Array, age_of: Callable[[Any], int]
+) -> tuple[list[Any], Any]:
     """Make one exchange of all that some collectives ask for.
 
     Args:
@@ -65,6 +76,7 @@ def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: j
         memory: What the workers have in common.
         name: What to call the exchange in messages.
         link: What the exchange before has handed on.
+        age_of: Returns when the program has an operand: those with lower numbers earlier.
 
     Returns:
         The results of each collective, and the link for the next exchange.
@@ -77,21 +89,62 @@ def exchange(requests: Sequence[Request], memory: HostMemory, name: str, link: j
     before = _before(combined)
     # What XLA is left to do comes out of the call as it went in, so that it waits for that.
     whole = [array for eqn, values in others for array in _arrays(eqn, values)]
-    results = [*_results(parts, before, memory), *map(_like, whole)]
-    # A sum may lie where its operand lay, and what is renewed where it was: pages that were touched before.
-    in_place = {i: i for i, part in enumerate(parts) if part.operation != "gather"}
-    in_place.update({len(sent) + place: i for place, i in enumerate(before)})
-    in_place.update({len(sent) + len(before) + i: len(parts) + i for i in range(len(whole))})
-    operands = [*sent, *before.values(), *whole]
-    *made, link = _call(memory, memory.plan(name, parts), operands, results, in_place, link)
+    numbers = [list(range(len(parts)))]
+    if memory.crosses_beside:
+        ages = [age_of(var) for eqn, _ in combined for var in eqn.invars[: 1 if _is_renewed(eqn) else None]]
+        numbers = _by_age(parts, ages, before)
+    groups = []
+    for group in numbers:
+        is_last = len(groups) == len(numbers) - 1
+        plan = memory.plan(name if len(numbers) == 1 else f"{name}, group {len(groups)}", [parts[i] for i in group])
+        old = {place: before[i] for place, i in enumerate(group) if i in before}
+        groups.append(_Group(memory, plan, [sent[i] for i in group], old, whole if is_last else ()))
+    results, link = _combined(groups, link)
+    made: dict[int, jax.Array] = {}
+    for group, arrays in zip(numbers, results, strict=True):
+        made.update(zip(group, arrays, strict=False))
 
-    passed = iter(made[len(parts) :])
+    passed = iter(results[-1][len(numbers[-1]) :])
     by_xla = [run_equation(eqn, [next(passed) for _ in values]) for eqn, values in others]
-    own = [
-        own_shard(array, 0) if part.operation == "scatter" else array for part, array in zip(parts, made, strict=False)
-    ]
+    own = [own_shard(made[i], 0) if part.operation == "scatter" else made[i] for i, part in enumerate(parts)]
     answers = {True: iter(_answers(combined, own)), False: iter(by_xla)}
     return [next(answers[each]) for each in is_own], _behind(link, by_xla)
+
+
+def _by_age(parts: Sequence[PlanPart], ages: Sequence[int], before: Collection[int]) -> list[list[int]]:
+    """Return groups of arrays, by their numbers, in the order in which the program has them.
+
+    Args:
+        parts: The arrays.
+        ages: When the program has each. Of those that it has at once, the last ones are the first of a backward pass.
+        before: Those that are renewed.
+    """
+    is_sum = [part.operation in ("sum", "scatter") and i not in before for i, part in enumerate(parts)]
+    groups: list[list[int]] = [[]]
+    nbytes = 0
+    for i in sorted((i for i in range(len(parts)) if is_sum[i]), key=lambda i: (ages[i], -i)):
+        if nbytes >= GROUP_BYTES:
+            groups.append([])
+            nbytes = 0
+        groups[-1].append(i)
+        nbytes += parts[i].nbytes
+    groups[-1] += [i for i in range(len(parts)) if not is_sum[i]]
+    return groups
+
+
+def _combined(groups: Sequence[_Group], link: jax.Array) -> tuple[list[list[jax.Array]], jax.Array]:
+    """Combine arrays with those of the other workers; return what each group becomes, and the link."""
+    if len(groups) == 1:
+        made, link = groups[0].call(TARGET, groups[0].operands, link)
+        return [made], link
+    held, results = [], []
+    for group in groups:
+        begun, link = group.call(BEGIN, group.operands, link)
+        held.append(begun)
+    for group, begun in zip(groups, held, strict=True):
+        made, link = group.call(FINISH, begun, link)
+        results.append(made)
+    return results, link
 
 
 def _behind(link: jax.Array, results: Sequence[Sequence[jax.Array]]) -> jax.Array:
@@ -102,7 +155,60 @@ def _behind(link: jax.Array, results: Sequence[Sequence[jax.Array]]) -> jax.Arra
     return link
 
 
-def _results(parts: Sequence[PlanPart], before: dict[int, jax.Array], memory: HostMemory) -> list[jax.ShapeDtypeStruct]:
+class _Group:
+    """Arrays that cross together.
+
+    Args:
+        memory: What the workers have in common.
+        plan: What is done with them.
+        sent: The arrays.
+        before: What was before of those that are renewed, by number.
+        whole: More arrays, which only pass through.
+
+    Attributes:
+        operands: All that the foreign function gets.
+    """
+
+    def __init__(
+        self,
+        memory: HostMemory,
+        plan: Plan,
+        sent: Sequence[jax.Array],
+        before: Mapping[int, jax.Array],
+        whole: Sequence[jax.Array],
+    ) -> None:
+        memory.add(plan)
+        self._plan = plan
+        self.operands = [*sent, *before.values(), *whole]
+        self._results = [*_results(plan.parts, before, memory), *map(_like, whole)]
+        # A sum may lie where its operand lay, and what is renewed where it was: pages that were touched before.
+        self._in_place = {i: i for i, part in enumerate(plan.parts) if part.operation != "gather"}
+        self._in_place.update({len(sent) + place: i for place, i in enumerate(before)})
+        self._in_place.update({len(sent) + len(before) + i: len(sent) + i for i in range(len(whole))})
+
+    def call(self, target: str, operands: Sequence[jax.Array], link: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+        """Call a foreign function with the arrays; return what it makes of them, and the link.
+
+        Args:
+            target: Its name.
+            operands: The arrays; as they came out of it, for one that finishes what another has begun.
+            link: What the call before has handed on.
+        """
+        results, in_place = self._results, self._in_place
+        if target == BEGIN:
+            results, in_place = [*map(_like, operands)], {i: i for i in range(len(operands))}
+        # Not marked as a side effect, for which JAX would leave its quick way of calling programs: the link orders
+        # exchanges, and one whose results nobody needs is left out on all workers alike.
+        call = jax.ffi.ffi_call(
+            target, [*results, _like(link)], input_output_aliases={**in_place, len(operands): len(results)}
+        )
+        *made, link = call(*operands, link, site=np.int64(self._plan.signature))
+        return made, link
+
+
+def _results(
+    parts: Sequence[PlanPart], before: Mapping[int, jax.Array], memory: HostMemory
+) -> list[jax.ShapeDtypeStruct]:
     """Return what each array becomes. A sum that is scattered lies in its whole array."""
     results = []
     for i, part in enumerate(parts):
@@ -145,33 +251,6 @@ def _answers(requests: Sequence[Request], combined: Sequence[jax.Array]) -> list
     """Return the arrays that came through memory in the shapes and dtypes that the program expects."""
     made = iter(combined)
     return [[_shaped(eqn, next(made)).astype(_dtype(var)) for var in eqn.outvars] for eqn, _ in requests]
-
-
-def _call(
-    memory: HostMemory,
-    plan: Plan,
-    operands: Sequence[jax.Array],
-    results: Sequence[jax.ShapeDtypeStruct],
-    in_place: dict[int, int],
-    link: jax.Array,
-) -> list[jax.Array]:
-    """Call the memory in the program; return the results and the link.
-
-    Args:
-        memory: That of this host.
-        plan: What is done there.
-        operands: Arrays.
-        results: Shapes and dtypes.
-        in_place: Operands that results lie on, by number.
-        link: What the call before has handed on.
-    """
-    memory.add(plan)
-    # Not marked as a side effect, for which JAX would leave its quick way of calling programs: the link orders
-    # exchanges, and one whose results nobody needs is left out on all workers alike.
-    call = jax.ffi.ffi_call(
-        TARGET, [*results, _like(link)], input_output_aliases={**in_place, len(operands): len(results)}
-    )
-    return list(call(*operands, link, site=np.int64(plan.signature)))
 
 
 def _like(array: jax.Array) -> jax.ShapeDtypeStruct:

@@ -40,7 +40,7 @@ _FORMS: Final = frozenset({"convert_element_type", "transpose", "reshape", "sque
 
 _SUM: Final = "reduce_scatter"
 
-_ON_THE_WAY: Final = _FORMS | {"broadcast_in_dim", "concatenate", "mul", "select_n"}
+ON_THE_WAY: Final = _FORMS | {"broadcast_in_dim", "concatenate", "mul", "select_n"}
 """Equations between a gradient and its sum: masks, weights, packs."""
 
 _CALLS: Final = ("jit", "pjit")
@@ -306,7 +306,7 @@ def _with_early_sums(steps: Sequence[_Step]) -> list[_Step]:
     early = {place for place, step in enumerate(steps) if step.name == _SUM}
     found = list(early)
     while found:
-        ahead = [place for place in read_by[found.pop()] if steps[place].name in _ON_THE_WAY and not steps[place].needs]
+        ahead = [place for place in read_by[found.pop()] if steps[place].name in ON_THE_WAY and not steps[place].needs]
         found += [place for place in ahead if place not in early]
         early.update(ahead)
     order: list[int] = []

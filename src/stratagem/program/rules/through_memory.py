@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from jax.sharding import Mesh, PartitionSpec
 
 from stratagem.host_memory.memory import HostMemory
@@ -28,6 +28,7 @@ from stratagem.mesh.mesh import Tree
 from stratagem.program.compat import parameters, run_equation, scan_operands, trace_state
 from stratagem.program.interpret import Values, trace
 from stratagem.program.rules.exchanges import exchange, is_exchanged
+from stratagem.program.rules.gathers import ON_THE_WAY
 from stratagem.program.rules.sums_in_parts import with_sums_in_parts
 from stratagem.program.tracing import current_tracing
 
@@ -119,6 +120,7 @@ class _Rewriting:
         self._memory = memory
         self._name = name
         self._exchanges = 0
+        self._ages: dict[Var, int] = {}
 
     def run(self, traced: ClosedJaxpr, link: jax.Array, args: Sequence[Any]) -> tuple[jax.Array, list[Any]]:
         """Run a program.
@@ -138,7 +140,8 @@ class _Rewriting:
             if crossings:
                 self._exchanges += 1
                 requests = [(eqn, values.read(eqn.invars)) for eqn in crossings]
-                answers, link = exchange(requests, self._memory, f"{self._name} {self._exchanges}", link)
+                name = f"{self._name} {self._exchanges}"
+                answers, link = exchange(requests, self._memory, name, link, self._age_of)
                 for eqn, results in zip(crossings, answers, strict=True):
                     values.write(eqn.outvars, results)
             for eqn in nested:
@@ -173,7 +176,17 @@ class _Rewriting:
                 nested.append(eqn)
             else:
                 values.write(eqn.outvars, run_equation(eqn, values.read(eqn.invars)))
+                self._note_age(eqn)
         return crossings, nested, waiting
+
+    def _note_age(self, eqn: JaxprEqn) -> None:
+        """Note when the results of an equation are known: the number of the last equation that takes time."""
+        is_quick = eqn.primitive.name in ON_THE_WAY
+        age = max(map(self._age_of, eqn.invars), default=0) if is_quick else len(self._ages) + 1
+        self._ages.update(dict.fromkeys(eqn.outvars, age))
+
+    def _age_of(self, atom: Any) -> int:
+        return 0 if isinstance(atom, Literal) else self._ages.get(atom, 0)
 
     # Programs inside equations -----------------------------------------------------------------------
 

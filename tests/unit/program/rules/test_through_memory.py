@@ -40,10 +40,13 @@ class Twins:
     workers = WORKERS
     hosts = Hosts(((0, 1),))
     capacity = 1 << 20
+    crosses_beside = False
 
     def __init__(self) -> None:
         self.plans: dict[int, Plan] = {}
         self.calls: list[int] = []
+        self.begun: list[int] = []
+        self.finished: list[int] = []
         self.error: Exception | None = None
 
     def plan(self, name: str, parts: Sequence[PlanPart]) -> Plan:
@@ -56,6 +59,17 @@ class Twins:
         if self.error is not None:
             raise self.error
         self.calls.append(signature)
+        self._combine(signature, operands, results)
+
+    def begin(self, signature: int, operands: list[int], results: list[int]) -> None:
+        assert operands[:-1] == results[:-1], "what has begun stays where it is"
+        self.begun.append(signature)
+
+    def finish(self, signature: int, operands: list[int], results: list[int]) -> None:
+        self.finished.append(signature)
+        self._combine(signature, operands, results)
+
+    def _combine(self, signature: int, operands: list[int], results: list[int]) -> None:
         for part, operand, result in zip(self.plans[signature].parts, operands, results, strict=False):
             count = WORKERS if part.operation == "gather" else 1
             if part.nbytes:
@@ -73,12 +87,16 @@ _current: list[Twins] = []
 def target() -> str:
     """Register the target once: XLA knows it for the life of the process."""
     ffi.register(TARGET, lambda *call: _current[-1].run(*call))
+    ffi.register(f"{TARGET}_begin", lambda *call: _current[-1].begin(*call))
+    ffi.register(f"{TARGET}_finish", lambda *call: _current[-1].finish(*call))
     return TARGET
 
 
 @pytest.fixture
 def twins(target: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Twins]:
     monkeypatch.setattr(exchanges, "TARGET", target)
+    monkeypatch.setattr(exchanges, "BEGIN", f"{target}_begin")
+    monkeypatch.setattr(exchanges, "FINISH", f"{target}_finish")
     _current.append(Twins())
     yield _current[-1]
     _current.pop()
@@ -290,3 +308,52 @@ def test_an_exception_fails_the_program_with_its_words(twins: Twins) -> None:
         jax.block_until_ready(program(ARGS[0]))
     twins.error = None
     np.testing.assert_array_equal(program(ARGS[0]), 2 * ARGS[0])
+
+
+def backward(weights: Sequence[jax.Array], x: jax.Array) -> Any:
+    """Return sums of what is known one after the other, last layers first, with a mask between each and its sum."""
+    found = []
+    for weight in reversed(weights):
+        x = jnp.tanh(x @ weight)
+        found.append(x)
+    return [total(each * 0.5) for each in reversed(found)]
+
+
+def test_sums_begin_in_the_order_in_which_the_program_has_them(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "GROUP_BYTES", 2 * 16 * 4)
+    twins.crosses_beside = True
+    rng = np.random.default_rng(0)
+    x, weights = rng.normal(size=(4, 4)), [jnp.asarray(rng.normal(size=(4, 4)), jnp.float32) for _ in range(5)]
+    found = through(lambda a, b, c, d, e, x: backward([a, b, c, d, e], x), twins)(*weights, jnp.asarray(x, jnp.float32))
+    for weight, value in zip(reversed(weights), reversed(found), strict=True):
+        x = np.tanh(x @ weight)
+        np.testing.assert_allclose(value, x, rtol=1e-5)
+    assert twins.begun == twins.finished
+    assert [len(twins.plans[each].parts) for each in twins.begun] == [2, 2, 1]
+    assert twins.calls == []
+
+
+def test_what_is_no_sum_crosses_with_the_last_of_them(twins: Twins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "GROUP_BYTES", 1)
+    twins.crosses_beside = True
+
+    def function(x: jax.Array) -> Any:
+        return (
+            total(x),
+            lax.all_gather(x, "replica"),
+            lax.pmax(x, "replica"),
+            total(jnp.tanh(x)),
+            total(x.astype(jnp.bfloat16)),
+        )
+
+    through(function, twins)(ARGS[0])
+    operations = [[part.operation for part in twins.plans[each].parts] for each in twins.begun]
+    assert operations == [["sum"], ["sum"], ["sum", "gather", "max"]]
+    assert twins.begun == twins.finished
+
+
+def test_a_few_sums_cross_in_one_call(twins: Twins) -> None:
+    twins.crosses_beside = True
+    through(lambda x: (total(x), total(x + 1)), twins)(ARGS[0])
+    assert len(twins.calls) == 1
+    assert twins.begun == []

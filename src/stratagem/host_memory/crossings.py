@@ -1,0 +1,58 @@
+"""Crossings between hosts that go on while programs compute: a thread of their own makes one after another."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+
+
+class Crossings:
+    """Crossings that have begun and not ended yet.
+
+    All workers begin the same crossings in the same order, and the thread keeps to it.
+    """
+
+    def __init__(self) -> None:
+        self._begun: dict[int, Future[None]] = {}
+        self._queue: SimpleQueue[tuple[Callable[[], None], Future[None]] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def begin(self, signature: int, cross: Callable[[], None]) -> None:
+        """Let the thread make a crossing, behind those that have begun before.
+
+        Args:
+            signature: Of the exchange that it is a part of. There is one crossing of an exchange at a time.
+            cross: Makes it.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="stratagem-crossings", daemon=True)
+            self._thread.start()
+        self._begun[signature] = Future()
+        self._queue.put((cross, self._begun[signature]))
+
+    def end(self, signature: int) -> None:
+        """Wait for a crossing.
+
+        Args:
+            signature: Of its exchange.
+
+        Raises:
+            PeerError: It failed, or one before it did.
+        """
+        self._begun.pop(signature).result()
+
+    def close(self) -> None:
+        """Let the thread end behind the crossings that have begun."""
+        self._queue.put(None)
+
+    def _work(self) -> None:
+        while (begun := self._queue.get()) is not None:
+            cross, done = begun
+            try:
+                cross()
+            except BaseException as error:  # for the program that waits for it
+                done.set_exception(error)
+            else:
+                done.set_result(None)
