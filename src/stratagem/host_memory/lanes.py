@@ -65,7 +65,8 @@ class Lanes:
             if plan.phase == "collect" and run.operation == "gather":
                 self._lay_blocks(lane, run, plan, operands)
             elif plan.phase == "collect":
-                self._copy(lane + run.place + begin, operands[plan.kind(run.operation, run.dtype)] + run.lies, nbytes)
+                if self._workers > 1 or not run.whole:  # a share that nobody else reads is copied to its result at once
+                    self._copy(lane + run.place + begin, self._in_parcel(plan, run, operands), nbytes)
             elif run.operation == "scatter" and self._reads_own(plan):
                 own = [(each.begin, each.nbytes) for each in plan.stretches(run.pieces[0], self._index)]
                 self._lay_around(lane, run, operands, own)
@@ -149,17 +150,19 @@ class Lanes:
             if not nbytes:
                 continue
             own = operands[run.pieces[0].index] + run.pieces[0].start + begin if run.whole else None
-            share = bytes_at(results[plan.kind(run.operation, run.dtype)] + run.lies, nbytes)
+            share = bytes_at(self._in_parcel(plan, run, results), nbytes)
             self._fold(run, side, begin, share, own)
 
-    def collect(self, plan: Plan, runs: Sequence[Run], side: int, results: Sequence[int]) -> None:
+    def collect(
+        self, plan: Plan, runs: Sequence[Run], side: int, operands: Sequence[int], results: Sequence[int]
+    ) -> None:
         """Put together the values in the parcels of all workers. The arguments are those of `combine`."""
         for run in runs:
             if run.operation == "gather":
                 self._gather(run, plan, side, results)
                 continue
             if run.whole:
-                self._take_shares(run, side, results, own=True)
+                self._take_shares(run, side, results, own=self._in_parcel(plan, run, operands))
                 continue
             for worker in range(self._workers):
                 begin, nbytes = run.share_of(worker)
@@ -176,14 +179,25 @@ class Lanes:
             self._fold(run, side, begin, bytes_at(result, nbytes))
             self._copy(self._lane(side, self._index) + run.place + begin, result, nbytes)
 
-    def _take_shares(self, run: Run, side: int, results: Sequence[int], *, own: bool = False) -> None:
-        """Copy the shares of a large array to the result; the own one too where it does not lie there already."""
+    def _take_shares(self, run: Run, side: int, results: Sequence[int], *, own: int | None = None) -> None:
+        """Copy the shares of a large array to the result.
+
+        Args:
+            run: The array.
+            side: Of the lanes.
+            results: Addresses for the combined arrays.
+            own: Where the own share lies; None where it lies in the result already.
+        """
         piece = run.pieces[0]
         for worker in range(self._workers):
             begin, nbytes = run.share_of(worker)
-            if nbytes and (own or worker != self._index):
-                source = self._lane(side, worker) + run.place + begin
+            source = own if worker == self._index else self._lane(side, worker) + run.place + begin
+            if nbytes and source is not None:
                 self._copy(results[piece.index] + piece.start + begin, source, nbytes)
+
+    def _in_parcel(self, plan: Plan, run: Run, parcels: Sequence[int]) -> int:
+        """Return where the share of this worker lies in the parcel of its kind."""
+        return parcels[plan.kind(run.operation, run.dtype)] + run.lies
 
     def _reads_own(self, plan: Plan) -> bool:
         """Whether this worker reads its blocks of a sum where they lie.

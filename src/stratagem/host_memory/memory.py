@@ -328,7 +328,7 @@ class HostMemory:
             elif plan.phase == "scatter":
                 self._lanes.scatter(plan, runs, side, operands, results)
             else:
-                self._lanes.collect(plan, runs, side, results)
+                self._lanes.collect(plan, runs, side, operands, results)
             self._turn += 1
 
     def _links_now(self) -> Links:
