@@ -25,6 +25,9 @@ from stratagem.host_memory.plan import LARGE, Operation
 SLICE_SECONDS: Final = 0.05
 """Seconds after which a worker that waits checks whether the exchange was cut."""
 
+_FOLDED: Final = 1 << 18
+"""Bytes that are combined at once while others are on their way. They fit into the cache of a core."""
+
 _HEAD: Final = struct.Struct("<qq")
 
 
@@ -186,23 +189,25 @@ class _Room:
         own: The position of this worker.
 
     Attributes:
-        blocks: What comes from each host; the own is read where it lies, unless it is gathered.
+        blocks: What comes from each host; the own block is read where it lies, unless it is gathered.
         whole: Combined bytes of all shares, where each worker combines one for all; None where each combines all.
         total: Combined bytes of the own share; of what is gathered all blocks.
     """
 
     def __init__(self, parcel: Parcel, shares: Sequence[slice], own: int) -> None:
         self._operation: Operation = parcel.operation
-        self._dtype, self._own = parcel.dtype, own
+        self._dtype, self._own, self._done = parcel.dtype, own, 0
         share = shares[own]
-        room = np.empty((len(shares), share.stop - share.start), np.uint8)
-        self.blocks = list(room)
+        nbytes = share.stop - share.start
         self.whole = np.empty(parcel.data.nbytes, np.uint8) if _is_cut(parcel, shares) else None
         if parcel.operation == "gather":
-            self.total = room.reshape(-1)
-        else:
-            self.total = room[own] if self.whole is None else self.whole[share]
-        self._done = 0
+            room = np.empty((len(shares), nbytes), np.uint8)
+            self.blocks, self.total = list(room), room.reshape(-1)
+            return
+        room = np.empty((max(len(shares) - 1, 1), nbytes), np.uint8)
+        self.blocks = [*room[:own], parcel.data[share], *room[own : len(shares) - 1]]
+        # The first block of another host is one of the two that are combined first, and not needed after that.
+        self.total = room[0] if self.whole is None else self.whole[share]
 
     def part_of(self, share: slice) -> np.ndarray:
         """Return where the combined bytes of a share are to lie."""
@@ -231,10 +236,6 @@ class _Room:
         first, *terms = (block[self._done : end].view(self._dtype) for block in self.blocks)
         fold(self._operation, self.total[self._done : end].view(self._dtype), terms, first)
         self._done = end
-
-
-_FOLDED: Final = 1 << 18
-"""Bytes that are combined at once while others are on their way. They fit into the cache of a core."""
 
 
 def _fold(rooms: Sequence[_Room], arrived: int) -> None:
