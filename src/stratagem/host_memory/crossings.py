@@ -43,6 +43,18 @@ class Crossings:
         """
         self._begun.pop(signature).result()
 
+    def clear(self, signature: int) -> None:
+        """Wait for a crossing that has begun and that no program has waited for, as nobody needed its results.
+
+        Args:
+            signature: Of its exchange, whose memory is needed again.
+
+        Raises:
+            PeerError: It failed.
+        """
+        if signature in self._begun:
+            self.end(signature)
+
     def close(self) -> None:
         """Let the thread end behind the crossings that have begun."""
         self._queue.put(None)

@@ -276,6 +276,7 @@ class HostMemory:
         with self._exchanging():
             plan = self._here(signature)
             if isinstance(plan, TwoLevels):
+                self._links_now().crossings.clear(plan.signature)
                 plan.lay(operands, self._exchange)
                 self._cross(plan)
 

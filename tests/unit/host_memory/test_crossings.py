@@ -37,6 +37,16 @@ def test_who_waits_gets_the_error_and_the_next_crossing_is_made() -> None:
     crossings.close()
 
 
+def test_what_nobody_has_waited_for_is_over_before_its_memory_is_taken_again() -> None:
+    crossings, made, go = Crossings(), [], threading.Event()
+    crossings.clear(1)
+    crossings.begin(1, lambda: (go.wait(10), made.append(1))[1])
+    threading.Timer(0.05, go.set).start()
+    crossings.clear(1)
+    assert made == [1]
+    crossings.close()
+
+
 def test_the_thread_ends_behind_what_has_begun() -> None:
     crossings, made = Crossings(), []
     crossings.begin(1, lambda: made.append(1))
