@@ -115,7 +115,7 @@ class HostMemory:
         self._waited = 0.0
         self._spin_seconds = SPIN_SECONDS if spins else 0.0
         self._system = _System()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._asked: dict[int, Plan] = {}
         self._plans: dict[tuple[Hosts, int], Plan | TwoLevels] = {}
         self._world, self._cut = world, 0
@@ -258,8 +258,9 @@ class HostMemory:
         Raises:
             PeerError: A worker is gone, or makes another exchange.
         """
-        self.begin(signature, operands, results)
-        self.finish(signature, operands, results)
+        with self._lock:  # workers that change do not move in between
+            self.begin(signature, operands, results)
+            self.finish(signature, operands, results)
 
     def begin(self, signature: int, operands: Sequence[int], results: Sequence[int]) -> None:
         """Begin an exchange, while the program computes on: a target of programs, as `run` is.
