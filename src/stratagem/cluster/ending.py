@@ -7,8 +7,10 @@ the others why (`lifeline`), and all leave at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
 import sys
 import threading
 import traceback
@@ -35,6 +37,7 @@ _STATUS: Final = re.compile("(ABORTED|CANCELLED|DEADLINE_EXCEEDED|FAILED_PRECOND
 LAST_SECONDS: Final = 20.0
 """How long the thread of the lifeline has to end this process, before the exception does after all."""
 
+_STDOUT: Final = 1
 _STDERR: Final = 2
 """Where native code writes its messages, whatever `sys.stderr` is."""
 
@@ -66,8 +69,7 @@ def leave_at_once_on_failure(
         try:
             print(f"stratagem: {name} failed:", file=sys.stderr)
             show(kind, error, trace)
-            sys.stdout.flush()
-            sys.stderr.flush()
+            flush_output()
             if peers is not None:
                 peers.fail(f"{name} failed: {_last_words(error)}")
         finally:
@@ -93,7 +95,8 @@ def exit_code(error: BaseException) -> int:
     """
     if isinstance(error, KeyboardInterrupt):
         return exits.INTERRUPTED
-    return exits.PEER_LOST if isinstance(error, StartupError) or _is_of_peer(error) else exits.FAILED
+    of_others = isinstance(error, StartupError) or _is_of_peer(error) or _is_of_reader(error)
+    return exits.PEER_LOST if of_others else exits.FAILED
 
 
 def show_end(own: Peer, position: int, end: End) -> None:
@@ -148,6 +151,13 @@ def _stacks(without: Collection[int | None]) -> str:
     return "".join(stacks)
 
 
+def flush_output() -> None:
+    """Write what is buffered, unless nobody reads it: a launcher may be gone."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
+
+
 def leave(code: int) -> None:
     """End this process at once, unless a person types at its prompt."""
     if not is_interactive():
@@ -169,6 +179,21 @@ def _is_first_to_end(peers: Lifeline, error: BaseException) -> bool:
 def _is_of_peer(error: BaseException) -> bool:
     """Whether another task has the cause, and shows its traceback."""
     return isinstance(error, StratagemError) and error.is_of_peer
+
+
+def _is_of_reader(error: BaseException) -> bool:
+    """Whether it comes from a write to who read this process's output. If a launcher is killed, nobody does.
+
+    Its guard ends this process. But a worker that is asked to leave goes on until its state is saved, and writes.
+    """
+    return isinstance(error, BrokenPipeError) and not all(map(_is_read, (_STDOUT, _STDERR)))
+
+
+def _is_read(descriptor: int) -> bool:
+    """Whether what is written there can come to anybody."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return not any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _is_of_runtime(error: BaseException) -> bool:

@@ -356,9 +356,8 @@ class _Turn:
         state = self.state
         assert state.world is not None, "a world stops"
         self._set(is_cut=True, since=self.now)
-        unstopped = [place for place in state.at_work if not place.has_answered]
-        if unstopped:
-            self._do(Stop(numbers_of(unstopped), state.world.number, True, "; ".join(state.causes)))
+        if state.at_work:  # those who have stopped too: they may evaluate, or save
+            self._do(Stop(numbers_of(state.at_work), state.world.number, True, "; ".join(state.causes)))
 
     def _go_on(self) -> None:
         """Let a world go on that was to stop: nothing is left to be changed, and all of it have done the same steps."""
@@ -439,12 +438,28 @@ class _Turn:
                 f"their state and wait for others, {seconds:g} s at most."
             )
         )
-        if state.phase is Phase.FORMING and self.state.present:
-            assert state.world is not None, "a world forms"
-            self._do(Stop(numbers_of(self.state.present), state.world.number, True, "; ".join(state.causes)))
+        self._give_up_exchange(numbers_of(self.state.present))
         self._enter(Phase.WAITING)
 
+    def _give_up_exchange(self, next_numbers: Sequence[int]) -> None:
+        """Cut what goes on in the exchange of a world of which not all are in the next one.
+
+        No step does. But members that evaluate, save, or take the state over may be in it whether they have stopped, or
+        the world has never gone. They would wait there for one that is gone, or that has moved on because of that.
+
+        Args:
+            next_numbers: The members of the next world.
+        """
+        state = self.state
+        if state.world is None or state.is_cut or set(state.world.numbers) <= set(next_numbers):
+            return
+        staying = tuple(number for number in state.world.numbers if number in next_numbers)
+        if staying:
+            self._set(is_cut=True)
+            self._do(Stop(staying, state.world.number, True, "; ".join(state.causes)))
+
     def _form(self, world: World) -> None:
+        self._give_up_exchange(world.numbers)
         for number in world.numbers:
             self._place(number, has_answered=False, begun=None)
         self._enter(Phase.FORMING, world=world, finished=frozenset(), finish_by=None, is_cut=False, last=None)

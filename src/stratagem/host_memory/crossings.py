@@ -11,7 +11,9 @@ from queue import SimpleQueue
 class Crossings:
     """Crossings that have begun and not ended yet.
 
-    All workers begin the same crossings in the same order, and the thread keeps to it.
+    All workers begin the same crossings in the same order, and the thread keeps to it. Where one has failed, the next
+    ones fail too: nobody knows what of it is still on the connections. The thread is a daemon. For that of an executor
+    (`concurrent.futures`) a process would wait at its end, however long the others do not come.
     """
 
     def __init__(self) -> None:
@@ -60,11 +62,15 @@ class Crossings:
         self._queue.put(None)
 
     def _work(self) -> None:
+        failure: BaseException | None = None
         while (begun := self._queue.get()) is not None:
             cross, done = begun
             try:
-                cross()
+                if failure is None:
+                    cross()
             except BaseException as error:  # for the program that waits for it
-                done.set_exception(error)
-            else:
+                failure = error
+            if failure is None:
                 done.set_result(None)
+            else:
+                done.set_exception(failure)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -79,13 +78,13 @@ class Links:
             if connection is not None:
                 connection.close()
 
-    def combine(self, signature: int, parcels: Sequence[Parcel], wait: Callable[[float], object]) -> list[np.ndarray]:
+    def combine(self, signature: int, parcels: Sequence[Parcel], check: Callable[[], object]) -> list[np.ndarray]:
         """Combine parcels with those of the others, who call it with parcels of the same kinds and sizes.
 
         Args:
             signature: The signature of the exchange, the same on all, and of the same kinds and sizes each time.
             parcels: Those of this worker.
-            wait: Called after each wait, with its seconds. It raises an error where there is nothing to wait for.
+            check: Called after each wait. It raises an error where there is nothing to wait for.
 
         Returns:
             The bytes of each: combined; of what is gathered a block of each host; of what is scattered the own block.
@@ -104,7 +103,7 @@ class Links:
             signature,
             [[p.data[share[host]] for p, share in zip(parcels, shares, strict=True)] for host in range(self._count)],
             [[room.blocks[host] for room in rooms] for host in range(self._count)],
-            wait,
+            check,
             lambda arrived: _fold(rooms, arrived),
         )
         _fold(rooms, sum(room.blocks[0].nbytes for room in rooms))
@@ -112,7 +111,7 @@ class Links:
         if in_parts:
             combined = [rooms[i].total for i in in_parts]
             others = [[rooms[i].part_of(shares[i][host]) for i in in_parts] for host in range(self._count)]
-            self._swap(signature, [combined] * self._count, others, wait)
+            self._swap(signature, [combined] * self._count, others, check)
         return [room.total if room.whole is None else room.whole for room in rooms]
 
     def _shares(self, parcel: Parcel) -> list[slice]:
@@ -132,7 +131,7 @@ class Links:
         signature: int,
         outgoing: Sequence[Sequence[np.ndarray]],
         incoming: Sequence[Sequence[np.ndarray]],
-        wait: Callable[[float], object],
+        check: Callable[[], object],
         arrive: Callable[[int], object] = lambda _: None,
     ) -> None:
         """Send arrays to the others, and receive as many from each, at once: none waits until another has read.
@@ -141,7 +140,7 @@ class Links:
             signature: The signature of the exchange.
             outgoing: What each of the others is to have.
             incoming: Where what comes from each of them is to lie.
-            wait: Called after each wait, with its seconds.
+            check: Called after each wait.
             arrive: Called now and then with the number of bytes that have come from each of them.
         """
         self._turn += 1
@@ -158,9 +157,8 @@ class Links:
             poll.register(end.connection, end.events)
         try:
             while waiting:
-                began = time.perf_counter()
                 found = poll.poll(1000 * SLICE_SECONDS)
-                wait(time.perf_counter() - began)
+                check()
                 for number, _ in found:
                     end = waiting[number]
                     end.move()

@@ -341,10 +341,10 @@ class HostMemory:
         """Begin to combine with other hosts."""
         links, began = self._links_now(), time.perf_counter()
 
-        def wait(_: float) -> None:
+        def check() -> None:
             self._check_wait(began, "the workers of other hosts")
 
-        links.crossings.begin(plan.signature, lambda: plan.cross(links, wait))
+        links.crossings.begin(plan.signature, lambda: plan.cross(links, check))
 
     # Meeting -------------------------------------------------------------------------------------
 

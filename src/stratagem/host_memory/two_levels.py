@@ -74,17 +74,17 @@ class TwoLevels:
                 sent[i] = places.ctypes.data
         in_memory(self._scatter, sent, [parcel.data.ctypes.data for parcel in self._parcels])
 
-    def cross(self, links: Links, wait: Callable[[float], object]) -> None:
+    def cross(self, links: Links, check: Callable[[], object]) -> None:
         """Combine this worker's share with those of other hosts.
 
         Args:
             links: Connections to them.
-            wait: Called after each wait for them, with its seconds.
+            check: Called after each wait for them. It raises an error where there is nothing to wait for.
 
         Raises:
             PeerError: A worker is gone, or makes another exchange.
         """
-        self._combined = links.combine(self.signature, self._parcels, wait)
+        self._combined = links.combine(self.signature, self._parcels, check)
 
     def collect(self, results: Sequence[int], in_memory: InMemory) -> None:
         """Put the shares of this host together.

@@ -15,7 +15,7 @@ import jax
 from stratagem.cluster import compat
 from stratagem.cluster.bootstrap import Membership as Place
 from stratagem.cluster.bootstrap import library_versions, take_place
-from stratagem.cluster.ending import exit_code, leave
+from stratagem.cluster.ending import exit_code, flush_output, leave
 from stratagem.cluster.orphan import end_with_launcher
 from stratagem.cluster.secret import read_secret
 from stratagem.cluster.spec import ClusterSpec, Task
@@ -160,7 +160,7 @@ def _end_together(membership: Membership, known: Sequence[ChangingWorld]) -> Non
 
     def tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         show(kind, error, trace)
-        sys.stderr.flush()
+        flush_output()
         if not isinstance(error, SystemExit):
             code = exits.PEER_LOST if any(world.memory.is_cut for world in known) else exit_code(error)
             if code == exits.FAILED:
@@ -173,7 +173,7 @@ def _end_together(membership: Membership, known: Sequence[ChangingWorld]) -> Non
         membership.finished()
         while not isinstance(order := membership.next_order(), End):
             pass
-        sys.stdout.flush()
+        flush_output()
         if order.code:
             leave(order.code)
         compat.abandon()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from stratagem.cluster.ending import leave
+from stratagem.cluster.ending import flush_output, leave
 from stratagem.cluster.orphan import end_with_launcher
 from stratagem.cluster.resolver import ClusterResolver, checked_resolver
 from stratagem.cluster.spec import ClusterSpec, Task
@@ -242,8 +242,7 @@ class ParameterServerStrategy(Strategy, HasWorkers):
         """
         self._show(kind, error, trace)
         if isinstance(error, UnavailableError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+            flush_output()
             leave(exits.PEER_LOST)
 
     def run(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 
 import jax
@@ -55,6 +57,51 @@ def test_an_uncaught_exception_is_shown_told_and_ends_the_process(
 )
 def test_the_exit_code_tells_whether_another_try_may_help(error: BaseException, code: int) -> None:
     assert exit_code(error) == code
+
+
+WRITES = """
+import os, sys
+from stratagem.cluster.ending import exit_code
+os.read(0, 1)
+try:
+    if sys.argv[1] == "own":
+        ends = os.pipe()
+        os.close(ends[0])
+        os.write(ends[1], b"a pipe of the program")
+    else:
+        os.write(int(sys.argv[1]), b"words")
+except BrokenPipeError as error:
+    os._exit(exit_code(error))
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "reads", "code"),
+    [
+        ("1", False, exits.PEER_LOST),
+        ("2", False, exits.PEER_LOST),
+        ("1", True, 0),
+        ("own", True, exits.FAILED),
+    ],
+)
+def test_a_task_whose_output_nobody_reads_has_not_failed(written: str, reads: bool, code: int) -> None:
+    """Its launcher was killed. It may write before the guard ends it; a broken pipe of its own is its failure."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITES, written],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    ) as task:
+        assert task.stdin is not None
+        assert task.stdout is not None
+        assert task.stderr is not None
+        if not reads:
+            task.stdout.close()
+            task.stderr.close()
+        task.stdin.write(b"1")
+        task.stdin.close()
+        assert task.wait(60.0) == code
 
 
 @pytest.mark.parametrize(

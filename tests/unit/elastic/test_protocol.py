@@ -105,6 +105,19 @@ def lost(number: int, how: str = "was ended by SIGKILL") -> Lost:
     return Lost(number, how, has_exited=True)
 
 
+def dead(rank: int, number: int, step: int, how: str = "was ended by SIGKILL") -> str:
+    """Return why a world changes, of which a member has died."""
+    return f"worker {rank} (host a, pid {100 + number}) {how}, last seen after step {step}"
+
+
+LEAVES = "worker 0 (host a, pid 101) leaves on purpose"
+
+
+def given_up(to: tuple[int, ...], world: int, *causes: str) -> Stop:
+    """Return the order to those who are left of a world: some may be in its exchange, to evaluate say."""
+    return Stop(to, world, True, "; ".join(causes))
+
+
 # Cores -----------------------------------------------------------------------------------------------
 
 
@@ -204,7 +217,7 @@ def test_forming_goes_when_all_have_formed() -> None:
 def test_forming_begins_again_without_the_dead() -> None:
     run = Run(3)
     run.hear(*(Joined(member(number)) for number in (1, 2, 3)), Formed(2, 1))
-    assert run.hear(lost(1)) == [Form((2, 3), world(2, 2, 3))]
+    assert run.hear(lost(1)) == [given_up((2, 3), 1, dead(0, 1, 0)), Form((2, 3), world(2, 2, 3))]
     assert run.hear(Formed(2, 1)) == []  # of the old world: ignored
     assert run.hear(Formed(3, 2)) == []
     assert run.hear(Formed(2, 2)) == [Go((2, 3), 2)]
@@ -216,6 +229,7 @@ def test_forming_kills_who_is_late() -> None:
     assert run.later(LIMITS.form - 1) == []
     assert run.later(1) == [
         KillMember(member(3), "did not come into the new world within 120 s"),
+        given_up((1, 2), 1, dead(2, 3, 0, "did not come into the new world within 120 s")),
         Form((1, 2), world(2, 1, 2)),
     ]
 
@@ -226,6 +240,7 @@ def test_forming_waits_longer_for_who_compiles() -> None:
     assert run.later(LIMITS.compiling - 1) == []
     assert run.later(1) == [
         KillMember(member(2), "did not come into the new world within 120 s"),
+        given_up((1,), 1, dead(1, 2, 0, "did not come into the new world within 120 s")),
         Form((1,), world(2, 1)),
     ]
 
@@ -233,7 +248,8 @@ def test_forming_waits_longer_for_who_compiles() -> None:
 def test_forming_takes_in_a_spare_for_the_dead() -> None:
     run = Run(2)
     run.hear(Joined(member(9, is_spare=True)), Joined(member(1)), Joined(member(2)))
-    assert run.hear(lost(1)) == [Form((9, 2), world(2, 9, 2, donor=1, spares=(9,)))]
+    form = Form((9, 2), world(2, 9, 2, donor=1, spares=(9,)))
+    assert run.hear(lost(1)) == [given_up((2,), 1, dead(0, 1, 0)), form]
 
 
 def test_forming_falls_back_to_the_state_that_is_left() -> None:
@@ -241,7 +257,8 @@ def test_forming_falls_back_to_the_state_that_is_left() -> None:
     run = Run(3).start()
     run.hear(lost(1))
     assert run.stop({2: 8, 3: 7}) == [Form((2, 3), world(2, 2, 3, step=8))]
-    assert run.hear(lost(2)) == [Form((3,), world(3, 3, step=7))]
+    causes = dead(0, 1, 0), dead(0, 2, 8)
+    assert run.hear(lost(2)) == [given_up((3,), 2, *causes), Form((3,), world(3, 3, step=7))]
 
 
 def test_forming_goes_on_from_the_donor_that_has_given_the_state() -> None:
@@ -249,7 +266,8 @@ def test_forming_goes_on_from_the_donor_that_has_given_the_state() -> None:
     run.hear(lost(1))
     run.stop({2: 8, 3: 7})
     run.hear(Formed(3, 2))
-    assert run.hear(lost(2)) == [Form((3,), world(3, 3, step=8))]
+    causes = dead(0, 1, 0), dead(0, 2, 8)
+    assert run.hear(lost(2)) == [given_up((3,), 2, *causes), Form((3,), world(3, 3, step=8))]
 
 
 def test_forming_ends_where_nobody_holds_the_state() -> None:
@@ -498,12 +516,13 @@ def test_running_leaves_a_spare_waiting_unless_somebody_is_missing() -> None:
 
 def test_running_lets_a_member_leave_behind_a_common_step() -> None:
     run = Run(2).start()
-    assert run.hear(Leaving(1, 30.0)) == [Stop((1, 2), 1, False, "worker 0 (host a, pid 101) leaves on purpose")]
+    assert run.hear(Leaving(1, 30.0)) == [Stop((1, 2), 1, False, LEAVES)]
     run.hear(Begun(1, 1, 5))
     assert run.hear(Begun(2, 1, 5)) == [StopAfter((1, 2), 1, 5)]
     run.stop({1: 5})
     assert run.stop({2: 5}) == [
         End((1,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        given_up((2,), 1, LEAVES),
         Form((2,), world(2, 2, step=5)),
     ]
 
@@ -520,6 +539,7 @@ def test_spares_take_the_places_where_all_leave() -> None:
     run.stop({1: 5})
     assert run.stop({2: 5}) == [  # the state of one of them is needed once more
         End((2,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        given_up((1,), 1, LEAVES),
         Form((1, 8), world(2, 1, 8, step=5, spares=(8,))),
     ]
     run.hear(Formed(1, 2))
@@ -528,6 +548,7 @@ def test_spares_take_the_places_where_all_leave() -> None:
     run.stop({1: 5})
     assert run.stop({8: 5}) == [
         End((1,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        given_up((8,), 2, LEAVES),
         Form((9, 8), world(3, 9, 8, donor=1, step=5, spares=(8, 9))),
     ]
 
@@ -588,12 +609,12 @@ def test_one_that_leaves_stays_while_too_few_would_be_left() -> None:
     run.hear(Joined(member(9, is_spare=True)))
     assert run.later(0.1) == []
     run.hear(Prepared(9))
-    leaves = "worker 0 (host a, pid 101) leaves on purpose"
-    assert run.later(0.1) == [Stop((1, 2), 1, False, leaves)]
+    assert run.later(0.1) == [Stop((1, 2), 1, False, LEAVES)]
     run.hear(Begun(1, 1, 5), Begun(2, 1, 5))
     run.stop({1: 5})
     assert run.stop({2: 5}) == [
         End((1,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        given_up((2,), 1, LEAVES),
         Form((9, 2), world(2, 9, 2, donor=1, step=5, spares=(9,))),
     ]
 
@@ -605,7 +626,8 @@ def test_one_that_leaves_goes_while_its_machine_is_still_there() -> None:
     assert [type(each) for each in run.later(0.1)] == [Stop]
     run.hear(Begun(1, 1, 5), Begun(2, 1, 5))
     run.stop({1: 5})
-    assert run.stop({2: 5}) == [End((1,), exits.PREEMPTED, "it left on purpose, the others go on")]
+    end = End((1,), exits.PREEMPTED, "it left on purpose, the others go on")
+    assert run.stop({2: 5}) == [end, given_up((2,), 1, LEAVES)]
     assert run.state.phase is Phase.WAITING
 
 
@@ -651,7 +673,7 @@ def test_a_planned_stop_becomes_a_cut_when_a_member_dies() -> None:
     run.stop({1: 5})
     (stop,) = run.hear(lost(3))
     assert isinstance(stop, Stop)
-    assert (stop.to, stop.cut) == ((2,), True)  # worker 0 has stopped
+    assert (stop.to, stop.cut) == ((1, 2), True)  # worker 0 has stopped, and may evaluate
     assert run.stop({2: 4}) == [Form((1, 2, 4), world(2, 1, 2, 4, step=5))]  # the joiner takes the place
 
 
@@ -686,6 +708,7 @@ def test_one_that_leaves_stays_while_it_alone_holds_the_state() -> None:
     run.stop({1: 8})
     assert run.stop({2: 8}) == [
         End((1,), exits.PREEMPTED, "it left on purpose, the others go on"),
+        given_up((2,), 2, LEAVES),
         Form((2,), world(3, 2, step=8)),
     ]
 
@@ -774,6 +797,14 @@ def test_waiting_says_who_is_lost() -> None:
     assert run.said[-1] == "worker 2 (host a, pid 103) was ended by SIGKILL, last seen after step 5."
 
 
+def test_a_world_whose_members_are_all_in_the_next_one_is_not_cut() -> None:
+    """They end what they do beside the steps, an evaluation say."""
+    run = Run(2, most=3).start().join(3)
+    run.later(LIMITS.settle)
+    run.hear(Begun(1, 1, 7), Begun(2, 1, 7))
+    assert run.stop({1: 7, 2: 7}) == [Form((1, 2, 3), world(2, 1, 2, 3, step=7))]
+
+
 def test_several_that_leave_are_one_change() -> None:
     run = Run(3).start()
     run.hear(Leaving(1, 30.0))
@@ -781,6 +812,7 @@ def test_several_that_leave_are_one_change() -> None:
     run.stop({1: 5, 2: 5})
     assert run.stop({3: 5}) == [
         End((1, 2), exits.PREEMPTED, "it left on purpose, the others go on"),
+        given_up((3,), 1, LEAVES),
         Form((3,), world(2, 3, step=5)),
     ]
 
@@ -869,7 +901,8 @@ def test_deaths_in_one_change_count_once() -> None:
     run = Run(3).start()
     run.hear(lost(2))
     run.stop({1: 6, 3: 6})
-    assert run.hear(lost(3)) == [Form((1,), world(3, 1, step=6))]
+    causes = dead(1, 2, 0), dead(1, 3, 6)
+    assert run.hear(lost(3)) == [given_up((1,), 2, *causes), Form((1,), world(3, 1, step=6))]
 
 
 def test_one_that_leaves_is_no_fault() -> None:
@@ -973,7 +1006,8 @@ def test_closing_takes_a_new_member_out_of_a_world_that_forms() -> None:
     run.later(LIMITS.settle)
     run.hear(Begun(1, 1, 7), Begun(2, 1, 7))
     assert run.stop({1: 7, 2: 7}) == [Form((1, 2, 3), world(2, 1, 2, 3, step=7))]
-    assert run.hear(Closed(1)) == [End((3,), 0, OVER), Form((1, 2), world(3, 1, 2, step=7))]
+    stop = given_up((1, 2), 2, "1 more can take part")
+    assert run.hear(Closed(1)) == [End((3,), 0, OVER), stop, Form((1, 2), world(3, 1, 2, step=7))]
 
 
 def test_once_it_is_closed_there_is_no_least_number() -> None:

@@ -240,6 +240,7 @@ def test_a_member_leaves_from_a_signal_handler(cluster: Callable[..., Cluster]) 
         assert not member.may_begin()
         member.stopped()
     assert expect(members[0], End).code == exits.PREEMPTED
+    assert expect(members[1], Stop).cut
     assert form(members[1:], 2).numbers == (2,)
 
 

@@ -50,7 +50,7 @@ def test_each_of_a_group_is_connected_to_each(doors: Doors, count: int) -> None:
         met.wait(60)
         value = np.array([2.0**i], np.float32)
         try:
-            (found,) = links.combine(1, [Parcel("sum", value.dtype, value.view(np.uint8))], lambda seconds: None)
+            (found,) = links.combine(1, [Parcel("sum", value.dtype, value.view(np.uint8))], lambda: None)
         finally:
             links.close()
         return float(found.view(np.float32)[0])

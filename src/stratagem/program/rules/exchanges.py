@@ -119,16 +119,16 @@ def _by_age(parts: Sequence[PlanPart], ages: Sequence[int], before: Collection[i
         ages: When the program has each. Of those that it has at once, the last ones are the first of a backward pass.
         before: Those that are renewed.
     """
-    is_sum = [part.operation in ("sum", "scatter") and i not in before for i, part in enumerate(parts)]
+    sums = [i for i, part in enumerate(parts) if part.operation in ("sum", "scatter") and i not in before]
     groups: list[list[int]] = [[]]
     nbytes = 0
-    for i in sorted((i for i in range(len(parts)) if is_sum[i]), key=lambda i: (ages[i], -i)):
+    for i in sorted(sums, key=lambda i: (ages[i], -i)):
         if nbytes >= GROUP_BYTES:
             groups.append([])
             nbytes = 0
         groups[-1].append(i)
         nbytes += parts[i].nbytes
-    groups[-1] += [i for i in range(len(parts)) if not is_sum[i]]
+    groups[-1] += [i for i in range(len(parts)) if i not in sums]
     return groups
 
 

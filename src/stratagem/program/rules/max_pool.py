@@ -2,7 +2,7 @@
 
 JAX asks XLA for them with `select_and_scatter_add`. XLA:CPU has no code for it: it makes four arrays of positions, as
 large as the operand, reduces all five together, and scatters number by number. That takes half of the step of a small
-convolutional network, or more. Comparisons of shifted arrays, which XLA compiles to one loop, give the same bits.
+convolutional network, or more. Comparisons of shifted arrays, which XLA compiles to a loop or two, give the same bits.
 """
 
 from __future__ import annotations
