@@ -186,7 +186,9 @@ def test_a_host_that_is_gone_is_done_without(tmp_path: Path) -> None:
     found, expected = test_elastic.outcomes(tmp_path), test_elastic.of_keras()
     assert sorted(each["rank"] for each in found) == [0, 1]
     for each in found:
-        assert set(each["sizes"]) == {4, 2}
+        sizes = each["sizes"]  # steps by three are possible: the two workers end one after the other
+        assert (sizes[0], sizes[-1]) == (4, 2)
+        assert sizes == sorted(sizes, reverse=True)
         for name in ("loss", "accuracy", "val_loss", "val_accuracy"):
             np.testing.assert_allclose(each["history"][name], expected["history"][name], rtol=1e-5)
         for own, of_one in zip(each["weights"], expected["weights"], strict=True):
