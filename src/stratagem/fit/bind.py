@@ -52,6 +52,7 @@ from stratagem.fit.saving import saving_once
 from stratagem.fit.state import StateKeeper
 from stratagem.fit.step_function import StepOfStrategy
 from stratagem.fit.step_kinds import KIND_OF, PREDICT, TEST, TRAIN, State, StepKind, group_variables
+from stratagem.fit.unheard import passing_over_unheard
 from stratagem.mesh.divided import is_divided
 from stratagem.mesh.mesh import Tree
 from stratagem.mesh.placing import holds_parts, make_whole
@@ -188,7 +189,7 @@ def install(default_strategy: Callable[[], StrategyLike], resumers: Resumers) ->
             "get_data_adapter": _choosing_adapter,
             "JAXEpochIterator._get_iterator": _direct_iterator,
             "EpochIterator._enumerate_iterator": skipping_steps,
-            "CallbackList.__init__": resumer_last,
+            "CallbackList.__init__": lambda init: passing_over_unheard(resumer_last(init)),
             "JAXTrainer._get_jax_state": _state_where_it_is_needed,
             **{f"JAXTrainer.make_{kind.function}": _making(kind) for kind in (TRAIN, TEST, PREDICT)},
             "BaseTrainer._symbolic_build": _building_by_own_step,
