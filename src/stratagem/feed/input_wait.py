@@ -49,7 +49,8 @@ class InputWait:
 
     def stepped(self, results: Tree) -> None:
         """Note that a step was begun, which is over when its results are there."""
-        self._running = next((leaf for leaf in jax.tree.leaves(results) if hasattr(leaf, "is_ready")), None)
+        leaves = jax.tree.leaves(results)
+        self._running = leaves[0] if leaves and hasattr(leaves[0], "is_ready") else None
         self._last = self._progress.mark.since
 
     @property

@@ -23,7 +23,7 @@ from stratagem.feed.batch import Adapt, batch_spec_of, no_rows
 from stratagem.feed.kinds.base import Passes
 from stratagem.mesh.blocks import Unlike
 from stratagem.mesh.mesh import Tree
-from stratagem.mesh.split import Split
+from stratagem.mesh.split import Split, equal_shares
 from stratagem.replica.context import StrategyLike
 
 READ_AHEAD: Final = 2
@@ -157,7 +157,7 @@ def read_together(
             return None
         while to_compare:
             to_compare.pop()()
-        return Rows(Split(batch.rows, replicas).shares, adapt(batch.data))
+        return Rows(equal_shares(batch.rows, replicas), adapt(batch.data))
 
     return Reader(take, batches.get_state, batches.close)
 

@@ -95,7 +95,7 @@ class StepFunction(StepOfStrategy):
         assign_all(beyond, values[known:])
         self.keeper.remember(state, values_of(beyond))
         if session is not None:
-            session.wait.stepped(results)
+            session.wait.stepped(results[-1])
         if isinstance(iterator, Feed) and iterator.fetches_ahead:
             with self.mesh.progress.during(Phase.INPUT) as phase:
                 iterator.fetch_ahead(self.steps_per_execution)

@@ -57,7 +57,7 @@ class Split:
         """Rows of each replica, in the order of their ids."""
         if self.given is not None:
             return self.given
-        return _equal_shares(self.rows, self.replicas)
+        return equal_shares(self.rows, self.replicas)
 
     @property
     def block(self) -> int:
@@ -81,11 +81,17 @@ class Split:
 
 
 @functools.lru_cache(maxsize=1024)
-def _equal_shares(rows: int, replicas: int) -> tuple[int, ...]:
+def equal_shares(rows: int, replicas: int) -> tuple[int, ...]:
+    """Return the rows of each replica where a batch is shared out as above.
+
+    Args:
+        rows: Rows in the global batch.
+        replicas: How many replicas share it.
+    """
     return tuple(even_sizes(rows, replicas))
 
 
 @functools.lru_cache(maxsize=1024)
 def _split_of(shares: tuple[int, ...]) -> Split:
     rows, replicas = sum(shares), len(shares)
-    return Split(rows, replicas) if _equal_shares(rows, replicas) == shares else Split(rows, replicas, shares)
+    return Split(rows, replicas) if equal_shares(rows, replicas) == shares else Split(rows, replicas, shares)

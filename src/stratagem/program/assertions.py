@@ -9,11 +9,10 @@ Source of the semantics: https://www.tensorflow.org/api_docs/python/tf/debugging
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -41,8 +40,7 @@ class Assertions:
         self._is_joint = False
         self._failed: list[tuple[int, InputError]] = []
 
-    @contextlib.contextmanager
-    def watched(self, mesh: ReplicaMesh | None = None, *, is_joint: bool = False) -> Iterator[None]:
+    def watched(self, mesh: ReplicaMesh | None = None, *, is_joint: bool = False) -> _Watched:
         """Run a program in this context; at its end the first assertion that failed is raised.
 
         Inside another such context the outer one raises.
@@ -54,22 +52,8 @@ class Assertions:
         Raises:
             InputError: An assertion does not hold, here or on another worker.
         """
-        outer = _running.get()
-        _running.set(self)
-        _watching.append(self)
         self._is_joint = self._is_joint or is_joint
-        try:
-            yield
-            if outer is not None:
-                outer._include(self)
-            elif self._parts and current_tracing() is None:
-                self._raise(mesh)
-        finally:
-            _watching.remove(self)
-            _running.set(outer)
-            if outer is None:
-                for part in self._parts:
-                    part._failed.clear()
+        return _Watched(self, mesh)
 
     def add(self) -> None:
         """Note that the program has an assertion."""
@@ -104,6 +88,35 @@ class Assertions:
                 ).of_peer()
         if failed:
             raise min(failed, key=lambda note: note[0])[1]
+
+
+class _Watched:
+    """The context of `Assertions.watched`. A class, because a generator would cost twice as much, at each step."""
+
+    __slots__ = ("_assertions", "_mesh", "_outer")
+
+    def __init__(self, assertions: Assertions, mesh: ReplicaMesh | None) -> None:
+        self._assertions = assertions
+        self._mesh = mesh
+
+    def __enter__(self) -> None:
+        self._outer = _running.get()
+        _running.set(self._assertions)
+        _watching.append(self._assertions)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        assertions, outer = self._assertions, self._outer
+        try:
+            if kind is None and outer is not None:
+                outer._include(assertions)
+            elif kind is None and assertions._parts and current_tracing() is None:
+                assertions._raise(self._mesh)
+        finally:
+            _watching.remove(assertions)
+            _running.set(outer)
+            if outer is None:
+                for part in assertions._parts:
+                    part._failed.clear()
 
 
 _running: ContextVar[Assertions | None] = ContextVar("the innermost program that runs or is traced", default=None)

@@ -100,6 +100,8 @@ def values_of(variables: Sequence[Any]) -> list[Any]:
     Args:
         variables: Keras variables, and `RowsOf`, `Taken` and `Known` such.
     """
+    if not variables:
+        return []
     groups = _groups(variables)
     values: list[Any] = [None] * len(variables)
     for residence, places in groups:
