@@ -55,6 +55,33 @@ def test_workers_end_together_when_one_runs_dry() -> None:
     assert first[2] == second[2]
 
 
+def compiled_in_each_epoch(accumulated: int) -> list[int]:
+    import jax
+    import keras
+
+    import stratagem
+
+    compiled: list[int] = []
+    epochs: list[int] = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **_: compiled.append(1) if event.endswith("/jaxpr_trace_duration") else None
+    )
+    with stratagem.MultiWorkerMirroredStrategy().scope():
+        model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=accumulated), "mse", metrics=["mae"])
+    note = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: epochs.append(len(compiled)))
+    x, y = np.ones((12, 3), np.float32), np.ones((12, 1), np.float32)
+    model.fit(x, y, batch_size=4, epochs=5, verbose=0, validation_data=(x, y), callbacks=[note])
+    return np.diff(epochs).tolist()
+
+
+@pytest.mark.parametrize("accumulated", [None, 2])
+def test_nothing_is_compiled_once_an_epoch_has_run(accumulated: int | None) -> None:
+    """Values that Keras resets at each epoch, and accumulated gradients, are put in place by programs that are kept."""
+    for worker in run_workers(compiled_in_each_epoch, 2, args=[accumulated]):
+        assert worker.value[1:] == [0, 0, 0]
+
+
 def batches_of_different_sizes() -> None:
     _compiled_model().fit(_batches(2, rows=4 + 2 * _worker()), shuffle=False, verbose=0)
 

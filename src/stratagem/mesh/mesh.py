@@ -335,12 +335,10 @@ class ReplicaMesh:
         """Run a function of one replica's list of arrays, which every replica has whole, and return its list.
 
         Args:
-            function: What it returns is of each replica, under the same name.
+            function: What it returns is of each replica, under the same name. It is compiled once: no closure.
             values: The arrays.
         """
-        whole = PartitionSpec()
-        spmd = jax.shard_map(function, mesh=self.mesh, in_specs=whole, out_specs=whole, check_vma=False)
-        return list(jax.jit(spmd)(list(values)))
+        return list(_on_replicas(self.mesh, function)(list(values)))
 
     def making_variables(self) -> contextlib.AbstractContextManager[Any]:
         """Let variables that are made in this context not pass through the memory of other devices."""
@@ -403,7 +401,7 @@ class ReplicaMesh:
         is_source = 0 in self.local_replicas
         hosts = [np.asarray(value) for value in values]
         stacked = [self.shard_blocks(self._source_rows(host, is_source)) for host in hosts]
-        return list(_first_rows(self)(stacked))
+        return list(_first_rows(self.replicated)(stacked))
 
     def _source_rows(self, host: np.ndarray, is_source: bool) -> np.ndarray:
         rows = np.zeros((len(self.local_replicas), *host.shape), host.dtype)
@@ -427,7 +425,19 @@ class ReplicaMesh:
         sharding = self.sharded_steps if steps else self.sharded
         if not self.multi_process:
             return jax.device_put(rows, sharding)
-        return jax.make_array_from_process_local_data(sharding, rows)
+        return self._with_those_of_others(rows, sharding, axis=1 if steps else 0)
+
+    def _with_those_of_others(self, rows: np.ndarray, sharding: NamedSharding, axis: int) -> jax.Array:
+        """Make an array of all workers' blocks. `make_array_from_process_local_data` would take 19 us instead of 8."""
+        block = rows.shape[axis] // len(self.local_replicas)
+        shape = (*rows.shape[:axis], block * self.size, *rows.shape[axis + 1 :])
+        first = self.local_replicas[0] * block
+
+        def of_device(place: Any) -> np.ndarray:
+            start = (place[axis].start or 0) - first
+            return rows[(*place[:axis], slice(start, start + block))]
+
+        return jax.make_array_from_callback(shape, sharding, of_device)
 
     def local_rows(self, rows: int) -> slice:
         """Return which rows of a global batch this worker reads.
@@ -454,8 +464,13 @@ def _of_this_process(value: Any) -> Any:
     return np.asarray(value) if is_elsewhere else value
 
 
-def _first_rows(mesh: ReplicaMesh) -> Any:
-    """Compile: row 0 of each sharded array, on all devices. Only row 0 is not zero, so a sum is exact."""
-    return jax.jit(
-        lambda arrays: [array.sum(axis=0, dtype=array.dtype) for array in arrays], out_shardings=mesh.replicated
-    )
+@functools.cache
+def _first_rows(replicated: NamedSharding) -> Any:
+    """Return a compiled function: row 0 of each sharded array, on all devices. The others are zero: a sum is exact."""
+    return jax.jit(lambda arrays: [array.sum(axis=0, dtype=array.dtype) for array in arrays], out_shardings=replicated)
+
+
+@functools.cache
+def _on_replicas(mesh: Mesh, function: Callable[..., Tree]) -> Any:
+    whole = PartitionSpec()
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=whole, out_specs=whole, check_vma=False))
