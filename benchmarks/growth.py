@@ -3,9 +3,9 @@
     python benchmarks/growth.py [--write]
 
 Measures sums by size, through memory and through Gloo, and the step of the MNIST network. As root, also between
-network namespaces whose cards are slow: hosts of their own, with one worker each and with two. The costs of
-`stratagem.plan` are fitted to the sums at every second size; what they predict of all else stands beside what was
-measured. README.md says how to read it.
+network namespaces, hosts of their own with one worker each and with two: on fast cards what connections of our own
+cost, on slow ones what is predicted. The costs of `stratagem.plan` are fitted to the sums at every second size; what
+they predict of all else stands beside what was measured. README.md says how to read it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from pages import page, save
 import stratagem
 from stratagem import keras
 from stratagem.plan.costs import Cost, Hosts, Link, flat_ring, memory, ring, two_levels
-from stratagem.plan.growth import Step, Workload, weak
-from stratagem.plan.networks import network, wire
+from stratagem.plan.growth import BACKWARD, Step, Workload, weak
+from stratagem.plan.networks import SOCKETS, network, wire
 from stratagem.strategy.base import Strategy
 from stratagem.testing import run_workers
 
@@ -46,8 +46,11 @@ FITTED: Final = SIZES[::2]
 """The costs are fitted to these, and predict the others, the steps and the slow hosts."""
 
 WORKERS: Final = (2, 4)
-RATES: Final = (200e6, 400e6)
+RATES: Final = (200e6, 1e9)
 """Bits a second of the slow cards. Faster ones would be limited by this machine's processor."""
+
+FAST: Final = 10e9
+"""Bits a second of the cards that the cost of connections of our own is fitted on."""
 
 MANY: Final = (8, 16, 32, 64, 128, 256, 512, 1024)
 WAYS: Final = {"memory": ("AUTO", memory), "Gloo": ("RING", ring)}
@@ -56,6 +59,8 @@ PER_HOST: Final = 2
 """Workers on each of the slow hosts that are shared, of which there are two."""
 
 SHARED_WAYS: Final = {"two levels": ("AUTO", two_levels), "one ring": ("RING", flat_ring)}
+BETWEEN: Final = {"sockets": ("AUTO", ring, BACKWARD), "Gloo": ("RING", ring, 0.0)}
+"""Ways between hosts with one worker each, and the share of computing beside which their gradients cross."""
 
 
 class Compared(NamedTuple):
@@ -141,10 +146,21 @@ def measure_here(calls: int, cores: Sequence[int]) -> dict[int, Found]:
 
 def measure_hosts(rate: float, calls: int, cores: Sequence[int]) -> tuple[dict[int, Found], Found]:
     """Measure between slow hosts: with one worker each, by workers; and two hosts with several workers each."""
-    args = [["RING"], FEWER_SIZES, calls // 4, 4, cores]
+    args = [[way for way, _ in SHARED_WAYS.values()], FEWER_SIZES, calls // 4, 4, cores]
     alone = {n: namespaces.run_on_hosts(on_worker, n, args, rate, 120)[0] for n in WORKERS}
-    args[0] = [way for way, _ in SHARED_WAYS.values()]
     return alone, namespaces.run_on_hosts(on_worker, 2, args, rate, 120, PER_HOST)[0]
+
+
+def measure_sockets(calls: int, cores: Sequence[int]) -> Link:
+    """Return what connections of our own cost a host, without the wire."""
+    args = [[way for way, _ in SHARED_WAYS.values()], SIZES, calls // 2, 1, cores]
+    found = {n: namespaces.run_on_hosts(on_worker, n, args, FAST, 120)[0] for n in WORKERS}
+
+    def in_turns(workers: int, nbytes: float, link: Link) -> Cost:
+        return ring(workers, nbytes, crowded(link, workers, cores))
+
+    link = fit([row for row in _rows(found, "AUTO") if row.nbytes in FITTED], in_turns, wire(FAST)).link
+    return dataclasses.replace(link, seconds_per_byte=0.0)
 
 
 def _rows(found: dict[int, Found], way: str) -> list[Measured]:
@@ -192,14 +208,17 @@ def compared(
     host: Link,
     on: Link,
     cores: Sequence[int],
+    overlap: float = 0.0,
 ) -> list[Compared]:
     """Set predictions for a place beside what was measured there. Workers that share a core compute in turns."""
     rows = judged(f"sum, {place}", _rows(found, way), algorithm, host, on, cores)
     for workers, each in found.items():
         measured = [Measured(workers, work.gradient_bytes, each.steps[way])]
         [exchange] = judged(f"step, {place}", measured, algorithm, host, on, cores)
-        turns = max(1.0, workers / len(cores))
-        rows.append(exchange._replace(predicted=exchange.predicted + work.step_seconds * turns))
+        [of_cores] = judged(place, measured, algorithm, host, Link(), cores)
+        computing = work.step_seconds * max(1.0, workers / len(cores))
+        seen = max(of_cores.predicted, exchange.predicted - overlap * computing)
+        rows.append(exchange._replace(predicted=computing + seen))
     return rows
 
 
@@ -234,12 +253,14 @@ def compared_table(rows: Sequence[Compared]) -> str:
 
 def prediction_table(work: Workload, host: dict[str, Link], per_host: int) -> str:
     """Return what is predicted for many workers on 10 GbE, as Markdown."""
-    hosts = Hosts(network("10gbe"), host["memory"], host["Gloo"], per_host)
+    hosts = Hosts(
+        network("10gbe", host["sockets"]), host["memory"], host["Gloo"], per_host, network("10gbe", host["Gloo"])
+    )
     lines = ["| workers | hosts | ring ms | tree ms | two levels ms | efficiency, ring | tree | two levels |"]
     lines.append("| --- " * 8 + "|")
     for workers in MANY:
         steps: list[Step] = [weak(work, workers, hosts, way) for way in ("ring", "tree", "two levels")]
-        cells = [str(workers), str(hosts.number(workers)), *(f"{1e3 * step.exchanging:.1f}" for step in steps)]
+        cells = [str(workers), str(hosts.number(workers)), *(f"{1e3 * step.exchange.seconds:.1f}" for step in steps)]
         lines.append(f"| {' | '.join([*cells, *(f'{step.efficiency:.0%}' for step in steps)])} |")
     return "\n".join(lines)
 
@@ -261,18 +282,18 @@ def main() -> int:
     for name, (way, algorithm) in WAYS.items():
         rows += compared(name, here, way, algorithm, work, links[name], Link(), cores)
     rates = RATES if namespaces.possible() else ()
+    links["sockets"] = measure_sockets(arguments.calls, cores) if rates else SOCKETS
     for rate in rates:
         of_one, of_two = measure_hosts(rate, arguments.calls, cores)
         place, on = f"hosts with {rate / 1e6:.0f} Mbit/s", wire(rate)
-        rows += compared(place, of_one, "RING", ring, work, links["Gloo"], on, cores)
-        for name, (way, cost) in SHARED_WAYS.items():
+        for name, (way, algorithm, overlap) in BETWEEN.items():
+            rows += compared(f"{place}, {name}", of_one, way, algorithm, work, links[name], on, cores, overlap)
+        for (name, (way, cost)), (host, (_, _, overlap)) in zip(SHARED_WAYS.items(), BETWEEN.items(), strict=True):
             algorithm = on_shared_hosts(cost, links, cores)
-            rows += compared(
-                f"two {place}, {name}", {2 * PER_HOST: of_two}, way, algorithm, work, links["Gloo"], on, cores
-            )
+            several = {2 * PER_HOST: of_two}
+            rows += compared(f"two {place}, {name}", several, way, algorithm, work, links[host], on, cores, overlap)
     facts = [
-        f"fitted to the sums on this host of {', '.join(map(str, FITTED))} bytes, by {name}: {link}"
-        for name, link in links.items()
+        f"fitted to the sums of {', '.join(map(str, FITTED))} bytes, by {name}: {link}" for name, link in links.items()
     ]
     facts += [f"one worker's step: {1e3 * work.step_seconds:.2f} ms"]
     facts += [] if rates else ["no network namespaces could be made: several hosts were not measured"]

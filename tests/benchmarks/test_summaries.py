@@ -182,3 +182,13 @@ def test_all_contenders_of_a_network_train_on_the_same_rows(script: Script) -> N
         rows, again = (catalogue.drawn(network, 2) for _ in range(2))
         assert {len(array) for array in rows.values()} == {2 * network.rows * network.steps}, name
         assert all((rows[key] == again[key]).all() for key in rows)
+
+
+def test_growth_is_predicted_for_many_workers(script: Script) -> None:
+    growth = script("growth")
+    costs = {"memory": growth.Link(), "Gloo": growth.Link(), "sockets": growth.Link()}
+    table = growth.prediction_table(growth.Workload(10e6, 0.001), costs, per_host=1).splitlines()
+    assert len(table) == 2 + len(growth.MANY)
+    # 7/8 of 10 MB twice, at 10 Gbit/s without headers, and 14 messages of 20 us; 2/3 of 1 ms hide a part of it.
+    cells = [cell.strip() for cell in table[2].strip("|").split("|")]
+    assert (cells[0], cells[1], cells[2], cells[4]) == ("8", "8", "15.2", "14.5")

@@ -49,7 +49,11 @@ _PART: Final = click.FloatRange(0, 1)
 @click.option("--per-host", type=_COUNT, default=1, metavar="K", help="Workers on each host. [default: 1]")
 @click.option("--bytes-per-pack", type=_SIZE, default=0, metavar="B", help="As in CommunicationOptions. [default: 0]")
 @click.option(
-    "--overlap", type=_PART, default=0.0, metavar="X", help="Share of computing that hides the exchange. [default: 0]"
+    "--overlap",
+    type=_PART,
+    default=None,
+    metavar="X",
+    help="Share of computing that hides the exchange. [default: between hosts the backward pass, else 0]",
 )
 @click.option(
     "--on", "place_name", metavar="DEVICES", help="Compile for devices: h100:8, 2x8xh100, tpu:v5e:4x4, cpu:2, ..."
@@ -69,7 +73,7 @@ def main(
     network_name: str,
     per_host: int,
     bytes_per_pack: int,
-    overlap: float,
+    overlap: float | None,
     place_name: str | None,
     in_json: bool,
     arguments: tuple[str, ...],
@@ -100,7 +104,7 @@ def main(
             return
         _check_without_place(model, arguments, in_json)
         numbers = _numbers(workers)
-        hosts = Hosts(network(network_name), MEMORY, GLOO, per_host)
+        hosts = Hosts(network(network_name), MEMORY, GLOO, per_host, network(network_name, GLOO))
         told = nbytes or (parameters and _FLOAT32 * parameters)
         work = _of_model(model, step_ms, batch) if model else _of_numbers(told, step_ms)
         work = dataclasses.replace(work, bytes_per_pack=bytes_per_pack, overlap=overlap)

@@ -40,11 +40,10 @@ def advise(workload: Workload, workers: int, hosts: Hosts, faster: tuple[str, Li
 
     Example:
         >>> hosts = Hosts(network=Link(0.001, 1e-9), memory=Link(), loopback=Link())
-        >>> for advice in advise(Workload(gradient_bytes=10e6, step_seconds=0.07), 4, hosts):
+        >>> for advice in advise(Workload(gradient_bytes=40e6, step_seconds=0.07), 4, hosts):
         ...     print(f"{advice.efficiency:.0%}: {advice.what}")
-        93%: accumulate gradients over 4 steps (gradient_accumulation_steps=4 of the optimizer)
-        93%: give each worker 4 times the rows
-        84%: send gradients in half the bytes (compression="bf16" of CommunicationOptions)
+        100%: give each worker 4 times the rows
+        94%: accumulate gradients over 4 steps (gradient_accumulation_steps=4 of the optimizer)
     """
     now = weak(workload, workers, hosts).efficiency
     found = [Advice(what, step.efficiency) for what, step in _candidates(workload, workers, hosts, faster)]

@@ -144,16 +144,23 @@ class Hosts:
     """The hosts that the workers run on.
 
     Args:
-        network: The link between hosts.
+        network: The link between hosts through connections of Stratagem's own.
         memory: The link within a host through shared memory (`memory`).
-        loopback: The link within a host through its sockets.
+        loopback: The link within a host through Gloo's connections.
         per_host: Workers on each host, which share its network.
+        by_gloo: The link between hosts through Gloo's connections; None if it costs the same as `network`.
     """
 
     network: Link
     memory: Link
     loopback: Link
     per_host: int = 1
+    by_gloo: Link | None = None
+
+    @property
+    def network_of_gloo(self) -> Link:
+        """The link between hosts through Gloo's connections."""
+        return self.network if self.by_gloo is None else self.by_gloo
 
     def number(self, workers: int) -> int:
         """Return how many hosts a number of workers needs."""
@@ -170,13 +177,13 @@ def flat_ring(workers: int, nbytes: float, hosts: Hosts) -> Cost:
     if number == 1:
         return ring(workers, nbytes, hosts.loopback)
     rounds, piece, outside = workers - 1, nbytes / workers, number / workers
-    links = ((hosts.network, outside), (hosts.loopback, 1 - outside))
+    links = ((hosts.network_of_gloo, outside), (hosts.loopback, 1 - outside))
     latency = sum(share * link.latency for link, share in links)
     passing = piece * sum(share * link.seconds_per_byte for link, share in links)
-    busiest = Cost(0.0, rounds * piece * hosts.network.seconds_per_byte)
-    adding = Cost(rounds * latency, rounds * (passing + piece * hosts.network.combining))
+    busiest = Cost(0.0, rounds * piece * hosts.network_of_gloo.seconds_per_byte)
+    adding = Cost(rounds * latency, rounds * (passing + piece * hosts.network_of_gloo.combining))
     handing_on = Cost(rounds * latency, rounds * passing)
-    started = Cost(hosts.network.start, 0.0)
+    started = Cost(hosts.network_of_gloo.start, 0.0)
     return started.then(max(adding, busiest, key=_seconds)).then(max(handing_on, busiest, key=_seconds))
 
 
@@ -191,16 +198,17 @@ def flat_tree(workers: int, nbytes: float, hosts: Hosts) -> Cost:
     bytes, and each worker adds its own part.
     """
     local = min(workers, hosts.per_host)
-    shared = dataclasses.replace(hosts.network, combining=hosts.network.combining / local)
+    shared = dataclasses.replace(hosts.network_of_gloo, combining=hosts.network_of_gloo.combining / local)
     return tree(local, nbytes, hosts.loopback).then(tree(hosts.number(workers), nbytes, shared))
 
 
 def two_levels(workers: int, nbytes: float, hosts: Hosts) -> Cost:
     """Return the cost of sums through the memory of each host, and between hosts by shares (`program.rules`).
 
-    The workers of a host copy in and add their shares; those that have the same share of each host sum it around a
-    ring, all rings at once over the hosts' networks; all copy their shares in and the others' out. That is three passes
-    over the bytes, and the workers of a host meet twice.
+    The workers of a host copy in and add their shares; those that have the same share of each host sum it over the
+    hosts' networks, all at once; all copy their shares in and the others' out. That is three passes over the bytes, and
+    the workers of a host meet twice. Between hosts each worker sends all others a part of its share, and gets sums back
+    (`host_memory.links`): the messages and bytes of a ring, at once. They are counted as if they came in rounds.
     """
     number = hosts.number(workers)
     if number == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import statistics
@@ -16,6 +17,9 @@ Way = Literal["memory", "ring", "tree", "two levels"]
 
 GOOD: Final = 0.9
 """At this efficiency and above, computing bounds a step."""
+
+BACKWARD: Final = 2 / 3
+"""Share of a step that the backward pass takes, roughly: twice as many products as the forward pass."""
 
 _REACH: Final = 9.0
 """Standard deviations beyond which the slowest of any number of workers is not looked for."""
@@ -36,8 +40,8 @@ class Workload:
         steps_per_update: Steps whose gradients are accumulated before they are exchanged
             (`gradient_accumulation_steps` of an optimizer).
         bytes_per_pack: As in `CommunicationOptions`; 0 is one pack.
-        overlap: Share of the computing during which gradients are exchanged. XLA on CPUs has no overlap: the one
-            exchange of a step needs the last gradient.
+        overlap: Share of the computing beside which gradients are exchanged; None takes what Stratagem does:
+            between hosts they cross beside the backward pass, within a host and through Gloo after it.
     """
 
     gradient_bytes: float
@@ -46,7 +50,7 @@ class Workload:
     spread: float = 0.0
     steps_per_update: int = 1
     bytes_per_pack: float = 0.0
-    overlap: float = 0.0
+    overlap: float | None = None
 
     def of_rows(self, share: float) -> float:
         """Return the time to compute a step with a share of the rows, or a multiple of them."""
@@ -112,9 +116,9 @@ def weak(workload: Workload, workers: int, hosts: Hosts, way: Way | None = None)
     Example:
         >>> from stratagem.plan.costs import Link
         >>> hosts = Hosts(network=Link(0.001, 1e-9), memory=Link(), loopback=Link())
-        >>> step = weak(Workload(gradient_bytes=10e6, step_seconds=0.07), 4, hosts)
+        >>> step = weak(Workload(gradient_bytes=40e6, step_seconds=0.07), 4, hosts)
         >>> round(step.seconds, 6), round(step.efficiency, 3), step.bound
-        (0.091, 0.769, 'communication-bound, by bytes')
+        (0.089333, 0.784, 'communication-bound, by bytes')
     """
     return _step(workload, workload.step_seconds, workers, hosts, way, float(workers))
 
@@ -125,10 +129,8 @@ def strong(workload: Workload, workers: int, hosts: Hosts, way: Way | None = Non
 
 
 def usual_way(workers: int, hosts: Hosts) -> Way:
-    """Return how Stratagem's workers exchange: through memory within a host, and in rings between hosts."""
-    if hosts.number(workers) == 1:
-        return "memory"
-    return "ring" if hosts.per_host == 1 else "two levels"
+    """Return how Stratagem's workers exchange: through memory within a host, and at two levels between hosts."""
+    return "memory" if hosts.number(workers) == 1 else "two levels"
 
 
 def exchange(way: Way, workers: int, nbytes: float, hosts: Hosts, bytes_per_pack: float = 0.0) -> Cost:
@@ -152,10 +154,18 @@ def exchange(way: Way, workers: int, nbytes: float, hosts: Hosts, bytes_per_pack
 def _step(workload: Workload, computing: float, workers: int, hosts: Hosts, way: Way | None, rows: float) -> Step:
     way = way or usual_way(workers, hosts)
     cost = exchange(way, workers, workload.gradient_bytes, hosts, workload.bytes_per_pack)
-    seen = max(0.0, cost.seconds - workload.overlap * computing) / (cost.seconds or 1.0)
+    overlap, least = workload.overlap, 0.0
+    if overlap is None and way == "two levels":
+        overlap, least = BACKWARD, exchange(way, workers, workload.gradient_bytes, _without_wire(hosts)).seconds
+    seen = max(least, cost.seconds - (overlap or 0.0) * computing) / (cost.seconds or 1.0)
     cost = cost.times(seen / workload.steps_per_update)
     waiting = computing * workload.spread * slowest(workers)
     return Step(workers, way, computing, waiting, cost, workload.step_seconds, rows)
+
+
+def _without_wire(hosts: Hosts) -> Hosts:
+    """Return hosts whose exchange takes what its copies and sums take: the cores that compute make them."""
+    return dataclasses.replace(hosts, network=dataclasses.replace(hosts.network, latency=0.0, seconds_per_byte=0.0))
 
 
 @functools.cache

@@ -44,12 +44,12 @@ def report(
 
     Example:
         >>> hosts = Hosts(network=Link(0.001, 1e-9), memory=Link(), loopback=Link())
-        >>> print(report(Workload(10e6, 0.07), [2, 4], hosts, "this network"))  # doctest: +ELLIPSIS
-        10.0 MB of gradients; a step of one worker alone takes 70.0 ms.
+        >>> print(report(Workload(40e6, 0.07), [2, 4], hosts, "this network"))  # doctest: +ELLIPSIS
+        40.0 MB of gradients; a step of one worker alone takes 70.0 ms.
         <BLANKLINE>
-        workers  hosts  sum by  compute ms  wait ms  exchange ms  step ms  weak  strong  ring  tree
-              2      2    ring        70.0      0.0         12.0     82.0   85%     74%   85%   85%
-              4      4    ring        70.0      0.0         21.0     91.0   77%     45%   77%   79%
+        workers  hosts      sum by  compute ms  wait ms  exchange ms  step ms  weak  strong  ring  tree
+              2      2  two levels        70.0      0.0          0.0     70.0  100%     65%   62%   62%
+              4      4  two levels        70.0      0.0         19.3     89.3   78%     24%   51%   52%
         ...
     """
     steps = [weak(workload, workers, hosts) for workers in numbers]

@@ -14,7 +14,7 @@ from stratagem.plan.growth import Workload, exchange, slowest, strong, usual_way
 NETWORK = Link(latency=0.001, seconds_per_byte=1e-9, combining=1e-9)
 HOSTS = Hosts(network=NETWORK, memory=Link(0.0001, combining=5e-10), loopback=Link(0.0002, combining=1e-9), per_host=2)
 ONE_EACH = Hosts(network=NETWORK, memory=Link(), loopback=Link())
-WORK = Workload(gradient_bytes=40e6, step_seconds=0.2, fixed_seconds=0.02)
+WORK = Workload(gradient_bytes=40e6, step_seconds=0.2, fixed_seconds=0.02, overlap=0.0)
 
 
 def test_one_worker_is_the_reference() -> None:
@@ -40,7 +40,7 @@ def test_strong_growth_shares_what_depends_on_rows() -> None:
 
 
 def test_workers_of_one_host_use_its_memory() -> None:
-    assert usual_way(3, ONE_EACH) == "ring"
+    assert usual_way(3, ONE_EACH) == "two levels"
     assert [usual_way(workers, HOSTS) for workers in (1, 2, 3)] == ["memory", "memory", "two levels"]
     # Two passes of 40 MB at 0.5 ns, and one meeting.
     assert weak(WORK, 2, HOSTS).exchange.seconds == pytest.approx(0.04 + 0.0001)
@@ -63,13 +63,34 @@ def test_packs_go_one_after_another() -> None:
 
 def test_what_is_accumulated_travels_once() -> None:
     every = weak(WORK, 4, ONE_EACH).exchange.seconds
-    assert weak(Workload(40e6, 0.2, steps_per_update=4), 4, ONE_EACH).exchange.seconds == pytest.approx(every / 4)
+    assert weak(Workload(40e6, 0.2, steps_per_update=4, overlap=0.0), 4, ONE_EACH).exchange.seconds == pytest.approx(
+        every / 4
+    )
 
 
 def test_only_the_rest_of_an_overlapped_exchange_is_seen() -> None:
     # 96 ms beside half of 200 ms are not seen at all; beside a quarter, 46 are.
     assert weak(Workload(40e6, 0.2, overlap=0.5), 4, ONE_EACH).exchange.seconds == 0.0
     assert weak(Workload(40e6, 0.2, overlap=0.25), 4, ONE_EACH).exchange.seconds == pytest.approx(0.046)
+
+
+def test_gradients_cross_beside_the_backward_pass_between_hosts_alone() -> None:
+    work = Workload(40e6, 0.06)
+    # 96 ms, of which 40 are hidden by two thirds of 60; what goes through Gloo or memory waits for the last gradient.
+    assert weak(work, 4, ONE_EACH).exchange.seconds == pytest.approx(0.056)
+    # The cores add 30 MB at 1 ns, whatever is hidden; of two levels they also pass 40 MB three times at 0.5 ns.
+    assert weak(Workload(40e6, 1.0), 4, ONE_EACH).exchange.seconds == pytest.approx(0.03)
+    assert weak(Workload(40e6, 1.0), 4, HOSTS).exchange.seconds == pytest.approx(0.06 + 0.02 / 2 + 2 * 0.0001)
+    assert weak(work, 4, ONE_EACH, "ring").exchange.seconds == pytest.approx(0.096)
+    assert weak(work, 2, HOSTS).exchange.seconds == pytest.approx(0.0401)
+
+
+def test_connections_of_gloo_cost_what_they_cost() -> None:
+    slow = Hosts(network=NETWORK, memory=Link(), loopback=Link(), by_gloo=NETWORK + Link(start=0.5))
+    assert weak(WORK, 4, slow).exchange == weak(WORK, 4, ONE_EACH).exchange
+    for way in ("ring", "tree"):
+        own, gloo = (weak(WORK, 4, hosts, way).exchange.seconds for hosts in (ONE_EACH, slow))
+        assert gloo == pytest.approx(own + 0.5)
 
 
 def test_all_wait_for_the_slowest() -> None:

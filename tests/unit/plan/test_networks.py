@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stratagem.core.errors import InputError
-from stratagem.plan.networks import GLOO, faster, network, wire
+from stratagem.plan.networks import SOCKETS, faster, network, wire
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ def test_ethernet_carries_headers_too_and_hosts_cost_something() -> None:
     found = network("10GbE")
     assert wire(10e9).seconds_per_byte == pytest.approx(0.8e-9 * 1538 / 1448)
     assert found.seconds_per_byte == wire(10e9).seconds_per_byte
-    assert found.combining == GLOO.combining > 0
-    assert found.start == GLOO.start > 0
-    assert found.latency == pytest.approx(GLOO.latency + 20e-6)
+    assert found.combining == SOCKETS.combining > 0
+    assert found.start == SOCKETS.start > 0
+    assert found.latency == pytest.approx(SOCKETS.latency + 20e-6)
 
 
 @pytest.mark.parametrize("text", ["", "11gbe", "10gbit", "10gbit,30", "0gbit,1us", "1.2.3gbit,1us", "10gbit,1us,2us"])

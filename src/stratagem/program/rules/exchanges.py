@@ -34,7 +34,8 @@ FINISH: Final = "stratagem_finish_exchange"
 """Foreign functions by which they cross between hosts while the program computes."""
 
 GROUP_BYTES: Final = 2 << 20
-"""Bytes of sums that begin together, where they begin as soon as the program has them."""
+"""Bytes of sums that begin together, where they begin as soon as the program has them. With 0.5 to 8 MB a step of
+ResNet-18 between two hosts with 1 Gbit/s takes 443 to 474 ms, and 511 to 520 where all begin at once (2026-11-30)."""
 
 _OPERATIONS: Final[dict[str, Operation]] = {
     **{"psum": "sum", "pmin": "min", "pmax": "max", "all_gather": "gather", "reduce_scatter": "scatter"}
