@@ -34,7 +34,7 @@ def passing_over_unheard(original: Callable) -> Callable:
 class _Moment:
     """A moment of a batch, of which a list of callbacks tells those that listen.
 
-    Whether there are any is looked up at the first batch, and again when the list has other callbacks.
+    Whether there are any is looked up at the first batch of each epoch, and when the list has other callbacks.
 
     Args:
         callback_list: The list.
@@ -46,13 +46,15 @@ class _Moment:
         self._moment = moment
         self._tell = getattr(type(callback_list), moment)
         self._callbacks: list[Any] | None = None
+        self._batch = 0
         self._is_heard = True
 
     def __call__(self, batch: int, logs: Any = None) -> None:
         callback_list: Any = self._list()
-        if self._callbacks != callback_list.callbacks:
+        if batch <= self._batch or self._callbacks != callback_list.callbacks:
             self._callbacks = list(callback_list.callbacks)
             self._is_heard = any(listens(callback, self._moment) for callback in self._callbacks)
+        self._batch = batch
         if self._is_heard:
             self._tell(callback_list, batch, logs)
 

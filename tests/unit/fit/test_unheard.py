@@ -92,6 +92,18 @@ def test_a_callback_that_comes_later_is_told(moment: str) -> None:
     assert late.batches == [1, 2]
 
 
+def test_a_hook_that_a_callback_gets_at_the_beginning_of_an_epoch_is_told(model: Any) -> None:
+    batches: list[int] = []
+
+    class Late(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            if epoch == 1:
+                self.on_train_batch_end = lambda batch, logs=None: batches.append(batch)  # type: ignore[method-assign]
+
+    model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[Late()])
+    assert batches == [0, 1, 2]
+
+
 class Counting(keras.callbacks.CallbackList):
     """One of a program's own, which does more than tell."""
 
