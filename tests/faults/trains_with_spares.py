@@ -35,17 +35,28 @@ STEPS, EPOCHS, ROWS = 8, 3, 22
 VALIDATED = 3 * ROWS
 
 
-def fault(folder: Path, name: str, faults: list[str]) -> None:
-    """Do what is to happen here, once in all processes."""
+def fault(folder: Path, name: str, faults: list[str]) -> bool:
+    """Do what is to happen here, once in all processes; return whether it was a sign to the test (SIGCONT)."""
+    is_sign = False
     for each in faults:
         if each.startswith(f"{name}:"):
             with contextlib.suppress(FileExistsError):
                 (folder / f"did {each}").touch(exist_ok=False)
+                is_sign |= each.endswith(":SIGCONT")
                 if each.endswith("raise"):
                     raise ValueError("a mistake of the program")
                 signal_name = each.rpartition(":")[2]
                 to = os.getppid() if signal_name.startswith("launcher-") else os.getpid()
                 os.kill(to, getattr(signal, signal_name.removeprefix("launcher-")))
+    return is_sign
+
+
+def await_stop(strategy: Any) -> None:
+    """Wait until workers are told to stop: the test has had its sign, and training would end before a launcher acts."""
+    gate, deadline = strategy.mesh.world.membership.gate, Deadline(5.0)
+    world = gate.world
+    while not (gate._is_held or gate.world > world or deadline.expired):  # it is held for a moment only
+        Clock().wait(0.01)
 
 
 def note_prepared(folder: Path) -> None:
@@ -99,7 +110,7 @@ class Faults(keras.callbacks.Callback):
 
     def __init__(self, folder: Path, strategy: Any, faults: list[str]) -> None:
         super().__init__()
-        self.folder, self.faults = folder, faults
+        self.folder, self.faults, self.strategy = folder, faults, strategy
         # Asked at the first step: a process that prepares has none before.
         self.rank = functools.cache(lambda: strategy.worker_index)
         self.epoch = 0
@@ -117,7 +128,8 @@ class Faults(keras.callbacks.Callback):
         if (self.epoch, batch) == (1, 0):
             await_shown(self.folder, self.faults)
         self.steps.append((self.epoch, batch))
-        fault(self.folder, f"{self.rank()}:{self.epoch * STEPS + batch + 1}", self.faults)
+        if fault(self.folder, f"{self.rank()}:{self.epoch * STEPS + batch + 1}", self.faults):
+            await_stop(self.strategy)
 
     def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
         self.num_tested += 1
