@@ -35,8 +35,24 @@ def counted(module: Any, name: str) -> list[Any]:
     return returned
 
 
+def put_together() -> list[int]:
+    """Note the number of each value that is put together from now on."""
+    from stratagem.mesh.lending import lend_by, put_together_by_xla
+
+    made: list[int] = []
+
+    def noting(values: Any, use: Any) -> None:
+        def note(number: int, whole: np.ndarray) -> None:
+            made.append(number)
+            use(number, whole)
+
+        put_together_by_xla(values, note)
+
+    lend_by(noting)
+    return made
+
+
 def saves(stage: str, folder: str, apart: bool = False) -> dict[str, Any]:
-    from stratagem.mesh import lending
     from stratagem.train import Checkpoint, CheckpointManager, CheckpointOptions
 
     strategy, model = make(stage, average=False)
@@ -46,7 +62,7 @@ def saves(stage: str, folder: str, apart: bool = False) -> dict[str, Any]:
         os.chdir(folder)
         folder = "."
     losses = fit(model, 1)
-    wholes, written = counted(lending, "whole"), counted(storage, "write_shard")
+    wholes, written = put_together(), counted(storage, "write_shard")
     manager = CheckpointManager(Checkpoint(model=model), folder, max_to_keep=2)
     manager.save()
     first = manager.save(options=CheckpointOptions(enable_async=True))
@@ -178,10 +194,9 @@ def backs_up(stage: str | None, folder: str, epochs: int, dies: int | None) -> d
     import keras
 
     import stratagem
-    from stratagem.mesh import lending
 
     strategy, model = make(stage, average=False)
-    wholes = counted(lending, "whole")
+    wholes = put_together()
     backup = stratagem.callbacks.BackupAndRestore(folder, save_freq=2, delete_checkpoint=False)
 
     seen: list[int] = []
