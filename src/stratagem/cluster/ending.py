@@ -182,9 +182,9 @@ def _is_of_peer(error: BaseException) -> bool:
 
 
 def _is_of_reader(error: BaseException) -> bool:
-    """Whether it comes from a write to who read this process's output. If a launcher is killed, nobody does.
+    """Whether it comes from a write to this process's output, which nobody reads if the launcher was killed.
 
-    Its guard ends this process. But a worker that is asked to leave goes on until its state is saved, and writes.
+    The launcher's guard ends this process. But a worker that is told to leave continues until its state is saved.
     """
     return isinstance(error, BrokenPipeError) and not all(map(_is_read, (_STDOUT, _STDERR)))
 

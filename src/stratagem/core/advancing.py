@@ -32,7 +32,4 @@ def becomes_constant(repeats: bool) -> bool:
     Args:
         repeats: Whether each pass over the data has the same elements.
     """
-    for question in _ask:  # noqa: SIM110 - at each batch: `any` of a generator takes three times as long
-        if question(repeats):
-            return True
-    return False
+    return any(question(repeats) for question in _ask)

@@ -444,8 +444,8 @@ class _Turn:
     def _give_up_exchange(self, next_numbers: Sequence[int]) -> None:
         """Cut what goes on in the exchange of a world of which not all are in the next one.
 
-        No step does. But members that evaluate, save, or take the state over may be in it whether they have stopped, or
-        the world has never gone. They would wait there for one that is gone, or that has moved on because of that.
+        No step is in flight. But members that have stopped may evaluate or save, and members of a world that forms take
+        the state over. They would wait there for one that is gone, or for one that has moved on because of that.
 
         Args:
             next_numbers: The members of the next world.

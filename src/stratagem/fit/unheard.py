@@ -1,7 +1,7 @@
 """Beginnings and ends of batches that no callback listens to.
 
-Keras tells its list of callbacks of each, and hands the end of a batch to a thread, whoever listens. In `fit` of a
-model whose step takes 0.17 ms that was 0.03 ms, on one core.
+Keras tells its list of callbacks of each, and hands the end of a batch to a thread, whether one listens or not. In
+`fit` of a small model on one core that was 0.048 ms of 0.175 ms a step (2026-11-30, without a progress bar).
 """
 
 from __future__ import annotations
@@ -73,6 +73,6 @@ def listens(callback: Any, moment: str) -> bool:
     """
     hooks = [moment, _OF_TRAINING.get(moment, moment)]
     return any(
-        getattr(getattr(callback, hook), "__func__", None) is not getattr(keras.callbacks.Callback, hook)
+        getattr(getattr(callback, hook, None), "__func__", None) is not getattr(keras.callbacks.Callback, hook)
         for hook in hooks
     )

@@ -71,9 +71,6 @@ def _candidates(
     yield "give each worker 4 times the rows", weak(change(step_seconds=workload.of_rows(4)), workers, hosts)
     if usual_way(workers, hosts) == "memory":
         return
-    if workload.bytes_per_pack:
-        what = "send gradients in one pack (bytes_per_pack=0 of CommunicationOptions)"
-        yield what, weak(change(bytes_per_pack=0), workers, hosts)
     what = 'send gradients in half the bytes (compression="bf16" of CommunicationOptions)'
     halved = change(gradient_bytes=workload.gradient_bytes / 2)
     yield what, weak(halved, workers, hosts, "ring")  # codes cannot be added up within a host

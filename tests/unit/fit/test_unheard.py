@@ -135,6 +135,17 @@ class Older(keras.callbacks.Callback):
         pass
 
 
+class Alone:
+    """An object that is no callback of Keras's, and has one hook."""
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        pass
+
+
+def test_what_is_no_callback_of_keras_is_told_as_keras_does() -> None:
+    assert all(listens(Alone(), moment) for moment in MOMENTS)
+
+
 def test_older_names_are_those_of_training() -> None:
     assert [listens(Older(), moment) for moment in MOMENTS] == [False, True, False, False, False, False]
     assert not any(listens(keras.callbacks.Callback(), moment) for moment in MOMENTS)
