@@ -87,6 +87,11 @@ FOUNDATIONS: Final = (
         ),
     ),
     Foundation(
+        "stratagem.strategy.first_draws",
+        "first values of variables that are drawn at random",
+        ("jax.extend.random:define_prng_impl",),
+    ),
+    Foundation(
         "stratagem.loop.compat",
         "GradientTape outside compiled functions",
         (
@@ -266,6 +271,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "pmin": ("axes", "axis_index_groups"),
     "ppermute": ("axis_name",),
     "psum": ("axes", "axis_index_groups"),
+    "random_bits": ("bit_width",),
     "reduce_and": ("axes",),
     "reduce_max": ("axes",),
     "reduce_min": ("axes",),

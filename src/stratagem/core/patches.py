@@ -111,6 +111,11 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Variable __bases__ < __init__ __array__ assign",
         ),
     },
+    ("stratagem.strategy.first_draws", Extent.SCOPE): {
+        "random first values of all shapes from one program, where JAX compiles one for each shape": (
+            "keras.src.backend.jax:random uniform normal truncated_normal",
+        ),
+    },
     ("stratagem.fit.bind", Extent.SCOPE): {
         "a model that is made or compiled inside strategy.scope() belongs to the strategy": (
             f"{_JAX_TRAINER} __init__",

@@ -29,6 +29,9 @@ _get_opaque_trace_state: Final[Any] = look_up(
 )
 _trace_context: Final[Any] = look_up("jax._src.core:trace_ctx")
 
+with jax.ensure_compile_time_eval():
+    _NOT_TRACING: Final[Any] = _get_opaque_trace_state()
+
 
 def stored_value(variable: Any) -> Any:
     """Return the value a variable holds itself, whatever scope is open; None until it is initialised."""
@@ -195,6 +198,11 @@ def needed_part(program: Any, used: Sequence[bool]) -> tuple[Any, list[bool]]:
 def trace_state() -> Any:
     """Return something that is equal wherever JAX traces the same function, and not in a loop or branch inside it."""
     return _get_opaque_trace_state()
+
+
+def is_tracing() -> bool:
+    """Whether JAX is tracing a function here: what is computed now is not known before the function runs."""
+    return trace_state() != _NOT_TRACING
 
 
 def is_left_by_a_trace(value: Any) -> bool:

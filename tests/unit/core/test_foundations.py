@@ -309,6 +309,7 @@ PROGRAMS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
         {"body_jaxpr": True, "body_nconsts": 1, "cond_jaxpr": True, "cond_nconsts": 0},
     ),
     "psum": (on_mesh(lambda x: lax.psum(x, "replica")), jnp.ones(2), {"axes": ("replica",), "axis_index_groups": None}),
+    "random_bits": (lambda x: jax.random.bits(jax.random.key(0), (3,), "uint16"), jnp.ones(3), {"bit_width": 16}),
     "reduce_and": (lambda x: jnp.all(x > 0, axis=1), TABLE, {"axes": (1,)}),
     "reduce_max": (lambda x: jnp.max(x, axis=1), TABLE, {"axes": (1,)}),
     "reduce_min": (lambda x: jnp.min(x, axis=0), TABLE, {"axes": (0,)}),

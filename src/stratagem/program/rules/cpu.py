@@ -9,10 +9,9 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 import jax
-from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
 
 from stratagem.core.environment import XLA_AS_IS
@@ -27,6 +26,7 @@ from stratagem.program.rules import (
     max_pool,
     pointwise,
     products,
+    random_bits,
     small_images,
     transposed,
     unpadded,
@@ -37,10 +37,10 @@ _Rule = Callable[..., Callable[..., jax.Array] | None]
 
 It returns a faster function, or None where XLA is fast."""
 
-_RULES: Final[Mapping[Any, Sequence[_Rule]]] = {
-    lax.select_and_scatter_add_p: [max_pool.quick_gradient],
-    lax.dot_general_p: [products.quick_product],
-    lax.conv_general_dilated_p: [
+_RULES: Final[Mapping[str, Sequence[_Rule]]] = {
+    "select_and_scatter_add": [max_pool.quick_gradient],
+    "dot_general": [products.quick_product],
+    "conv_general_dilated": [
         pointwise.quick_convolution,
         small_images.quick_convolution,
         depthwise.quick_convolution,
@@ -50,8 +50,9 @@ _RULES: Final[Mapping[Any, Sequence[_Rule]]] = {
         unpadded.quick_convolution,
         channels_last.quick_convolution,
     ],
+    "random_bits": [random_bits.quick_bits],
 }
-"""Rules by primitive; the first that gives a function is taken."""
+"""Rules by the name of the primitive; the first that gives a function is taken."""
 
 
 def suited_to_cpu(function: Callable[..., Tree]) -> Callable[..., Tree]:
@@ -74,5 +75,5 @@ def suited_to_cpu(function: Callable[..., Tree]) -> Callable[..., Tree]:
 
 def _quick(eqn: JaxprEqn) -> Callable[..., jax.Array] | None:
     shapes = shapes_of(eqn.invars), *shapes_of(eqn.outvars)
-    functions = (rule(parameters(eqn), *shapes) for rule in _RULES.get(eqn.primitive, ()))
+    functions = (rule(parameters(eqn), *shapes) for rule in _RULES.get(eqn.primitive.name, ()))
     return next((function for function in functions if function is not None), None)

@@ -1,0 +1,155 @@
+"""First values that are drawn at random: Keras's own numbers, from one program for all shapes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import keras
+import numpy as np
+import pytest
+from jax.extend.random import threefry_2x32
+
+import stratagem
+from stratagem.core.environment import XLA_AS_IS
+from stratagem.strategy import first_draws
+
+STRATEGY = stratagem.OneDeviceStrategy("cpu:0")
+
+ROUND_A_BLOCK = [(), (0, 3), (7,), (3, 3, 1, 32), (65_535,), (65_536,), (65_537,), (300, 301)]
+
+DRAWS: dict[str, tuple[Callable[..., Any], float, float]] = {
+    "uniform": (keras.random.uniform, 0.0, 1.0),
+    "uniform, small": (keras.random.uniform, -0.0123, 0.0123),
+    "uniform, whole numbers": (keras.random.uniform, 2, 5),
+    "normal": (keras.random.normal, 0.0, 1.0),
+    "normal, small": (keras.random.normal, 0.3, 0.0517),
+    "truncated": (keras.random.truncated_normal, 0.0, 1.0),
+    "truncated, small": (keras.random.truncated_normal, -1, 0.0723),
+}
+
+
+def bits(array: Any) -> bytes:
+    return np.asarray(array).tobytes()
+
+
+@pytest.fixture
+def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Sizes of the arrays that were made of blocks."""
+    sizes: list[int] = []
+    original = first_draws._blocks
+
+    def counted(block: Any, key: Any, size: int, *numbers: Any) -> np.ndarray:
+        sizes.append(size)
+        return original(block, key, size, *numbers)
+
+    monkeypatch.setattr(first_draws, "_blocks", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("shape", ROUND_A_BLOCK, ids=str)
+@pytest.mark.parametrize("draw", DRAWS)
+def test_numbers_are_those_of_keras(draw: str, shape: tuple[int, ...], blocks: list[int]) -> None:
+    function, first, second = DRAWS[draw]
+    want = function(shape, first, second, seed=1337)
+    assert not blocks
+    with STRATEGY.scope():
+        mine = function(shape, first, second, seed=1337)
+    assert blocks == [np.prod(shape, dtype=int)]
+    assert (mine.shape, mine.dtype, bits(mine)) == (want.shape, want.dtype, bits(want))
+
+
+@pytest.mark.parametrize(
+    "initializer",
+    [
+        *("GlorotUniform", "GlorotNormal", "HeNormal", "LecunUniform", "Orthogonal", "RandomNormal"),
+        *("RandomUniform", "TruncatedNormal", "VarianceScaling"),
+    ],
+)
+def test_initializers_give_their_own_numbers(initializer: str, blocks: list[int]) -> None:
+    def values() -> bytes:
+        keras.utils.set_random_seed(3)
+        return bits(getattr(keras.initializers, initializer)()((30, 40)))
+
+    want = values()
+    with STRATEGY.scope():
+        assert values() == want
+    assert len(blocks) == 1
+
+
+def test_a_generator_of_seeds_goes_on_as_without_a_strategy(blocks: list[int]) -> None:
+    def values() -> list[bytes]:
+        seeds = keras.random.SeedGenerator(5)
+        return [bits(keras.random.normal((9,), seed=seeds)) for _ in range(3)] + [bits(seeds.state.value)]
+
+    want = values()
+    with STRATEGY.scope():
+        assert values() == want
+    assert blocks == [9, 9, 9]
+
+
+LEFT: dict[str, Callable[[], Any]] = {
+    "short numbers": lambda: keras.random.uniform((5,), dtype="bfloat16", seed=1),
+    "a deviation for each": lambda: keras.random.normal((2,), stddev=np.array([1.0, 2.0], "float32"), seed=1),
+    "the global generator": lambda: keras.random.uniform((5,)),
+    "in a program": lambda: jax.jit(lambda: keras.random.uniform((5,), seed=1))(),
+    "a seed in a program": lambda: jax.jit(lambda key: keras.random.uniform((5,), seed=key))(jax.random.PRNGKey(1)),
+    "a key that is bound to a device": lambda: keras.random.uniform(
+        (5,), seed=jax.device_put(jax.random.PRNGKey(1), jax.devices()[1])
+    ),
+}
+
+
+@pytest.mark.parametrize("draw", LEFT.values(), ids=LEFT)
+def test_what_is_no_first_value_of_float32_is_left_to_jax(draw: Callable[[], Any], blocks: list[int]) -> None:
+    keras.utils.set_random_seed(3)
+    want = draw()
+    keras.utils.set_random_seed(3)
+    with STRATEGY.scope():
+        mine = draw()
+    assert not blocks
+    assert (bits(mine), mine.devices()) == (bits(want), want.devices())
+
+
+def test_other_generators_and_unchanged_programs_are_left_to_jax(
+    blocks: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def draw() -> bytes:
+        return bits(keras.random.uniform((5,), seed=1))
+
+    with jax.threefry_partitionable(False):
+        want = draw()
+        with STRATEGY.scope():
+            assert draw() == want
+    monkeypatch.setenv(XLA_AS_IS, "1")
+    with STRATEGY.scope():
+        draw()
+    assert not blocks
+
+
+@pytest.mark.parametrize(("seed", "error"), [("one", ValueError), (2**32, OverflowError)])
+def test_a_wrong_seed_is_told_as_by_keras(seed: Any, error: type[Exception]) -> None:
+    with pytest.raises(error) as want:
+        keras.random.uniform((5,), seed=seed)
+    with STRATEGY.scope(), pytest.raises(error) as mine:
+        keras.random.uniform((5,), seed=seed)
+    assert str(mine.value) == str(want.value)
+
+
+def test_numbers_behind_the_first_four_thousand_million_have_their_own_bits() -> None:
+    key = np.array([3, 4], np.uint32)
+    block = 5 * 2**16 + 9  # its first place is 5 * 2**32 + 9 * 2**16
+    mine = jax.jit(lambda words: first_draws._bits(words, 32, (4,)))(np.array([*key, block], np.uint32))
+    counts = np.array([[5] * 4, 9 * 2**16 + np.arange(4)], np.uint32)
+    high, low = np.asarray(threefry_2x32(key, counts))
+    np.testing.assert_array_equal(np.asarray(mine), high ^ low)
+
+
+def test_a_network_of_many_shapes_needs_one_program(compiled: list[str]) -> None:
+    with STRATEGY.scope():
+        layers = [keras.layers.Dense(size) for size in (11, 13, 17, 19, 23)]
+        for layer, width in zip(layers, itertools.chain([29], (11, 13, 17, 19)), strict=True):
+            layer.build((None, width))
+    assert [name for name in compiled if "uniform" in name] in ([], ["jit(_uniform_block)"])
