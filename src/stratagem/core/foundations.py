@@ -87,7 +87,7 @@ FOUNDATIONS: Final = (
         ),
     ),
     Foundation(
-        "stratagem.strategy.first_draws",
+        "stratagem.strategy.first_arrays",
         "first values of variables that are drawn at random",
         ("jax.extend.random:define_prng_impl",),
     ),

@@ -111,9 +111,10 @@ _TABLE: Final[Mapping[tuple[str, Extent], Mapping[str, Sequence[str]]]] = {
             "keras:Variable __bases__ < __init__ __array__ assign",
         ),
     },
-    ("stratagem.strategy.first_draws", Extent.SCOPE): {
-        "random first values of all shapes from one program, where JAX compiles one for each shape": (
+    ("stratagem.strategy.first_arrays", Extent.SCOPE): {
+        "first values of variables, without a program of XLA for each shape": (
             "keras.src.backend.jax:random uniform normal truncated_normal",
+            f"{_OPERATIONS}.numpy|numpy zeros ones",
         ),
     },
     ("stratagem.fit.bind", Extent.SCOPE): {

@@ -46,7 +46,7 @@ from stratagem.replica import reduce as reduction
 from stratagem.replica.context import current_replica_context, merging_context, strategy_scope
 from stratagem.replica.on_read import OnReadVariable, apart
 from stratagem.replica.run import ReplicaRunner
-from stratagem.strategy import first_draws, first_values
+from stratagem.strategy import first_arrays, first_values
 from stratagem.strategy.devices import install, local_devices
 from stratagem.strategy.extended import StrategyExtended
 from stratagem.strategy.joining import devices_in, place_in
@@ -102,7 +102,7 @@ class Strategy:
         self._runner = ReplicaRunner(self)
         prepare_fit()
         install()
-        first_draws.install()
+        first_arrays.install()
         first_values.install()
         note_made(self)
         record_steps()

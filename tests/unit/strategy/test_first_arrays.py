@@ -1,4 +1,4 @@
-"""First values that are drawn at random: Keras's own numbers, from one program for all shapes."""
+"""Arrays that variables begin with: Keras's own numbers, without a program for each shape."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jax.extend.random import threefry_2x32
 
 import stratagem
 from stratagem.core.environment import XLA_AS_IS
-from stratagem.strategy import first_draws
+from stratagem.strategy import first_arrays
 
 STRATEGY = stratagem.OneDeviceStrategy("cpu:0")
 
@@ -39,13 +39,13 @@ def bits(array: Any) -> bytes:
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Sizes of the arrays that were made of blocks."""
     sizes: list[int] = []
-    original = first_draws._blocks
+    original = first_arrays._blocks
 
     def counted(block: Any, key: Any, size: int, *numbers: Any) -> np.ndarray:
         sizes.append(size)
         return original(block, key, size, *numbers)
 
-    monkeypatch.setattr(first_draws, "_blocks", counted)
+    monkeypatch.setattr(first_arrays, "_blocks", counted)
     return sizes
 
 
@@ -141,10 +141,30 @@ def test_a_wrong_seed_is_told_as_by_keras(seed: Any, error: type[Exception]) -> 
 def test_numbers_behind_the_first_four_thousand_million_have_their_own_bits() -> None:
     key = np.array([3, 4], np.uint32)
     block = 5 * 2**16 + 9  # its first place is 5 * 2**32 + 9 * 2**16
-    mine = jax.jit(lambda words: first_draws._bits(words, 32, (4,)))(np.array([*key, block], np.uint32))
+    mine = jax.jit(lambda words: first_arrays._bits(words, 32, (4,)))(np.array([*key, block], np.uint32))
     counts = np.array([[5] * 4, 9 * 2**16 + np.arange(4)], np.uint32)
     high, low = np.asarray(threefry_2x32(key, counts))
     np.testing.assert_array_equal(np.asarray(mine), high ^ low)
+
+
+@pytest.mark.parametrize("name", ["zeros", "ones"])
+def test_arrays_of_equal_numbers(name: str, compiled: list[str]) -> None:
+    with STRATEGY.scope():
+        made = [getattr(keras.ops, name)(shape) for shape in [(), (0, 3), (41,), (43, 47)]]
+        initial = getattr(keras.initializers, name.title())()((53,))
+    assert not compiled
+    fill = getattr(np, name)
+    for array, shape in zip([*made, initial], [(), (0, 3), (41,), (43, 47), (53,)], strict=True):
+        assert (array.dtype, bits(array)) == (np.float32, bits(fill(shape, np.float32)))
+        assert (array.committed, array.weak_type) == (False, False)
+
+
+def test_other_arrays_of_equal_numbers_are_left_to_jax() -> None:
+    with STRATEGY.scope():
+        assert keras.ops.zeros((3,), "int32").dtype == np.int32
+        assert keras.ops.ones((3,), "bfloat16").dtype == jax.numpy.bfloat16
+        inside = jax.jit(lambda size: keras.ops.ones(size.shape) + size)(np.zeros(3, "float32"))
+    np.testing.assert_array_equal(np.asarray(inside), np.ones(3))
 
 
 def test_a_network_of_many_shapes_needs_one_program(compiled: list[str]) -> None:
