@@ -25,7 +25,7 @@ from stratagem.host_memory import ffi
 from stratagem.host_memory.hosts import Hosts
 from stratagem.host_memory.plan import Plan, PlanPart
 from stratagem.mesh.shards import sums_in_shards, whole_of
-from stratagem.program.rules import exchanges
+from stratagem.program.rules import exchanges, through_memory
 from stratagem.program.rules.through_memory import MemoryProgram
 from stratagem.program.tracing import Replayable
 
@@ -178,6 +178,19 @@ def test_a_program_computes_the_same(twins: Twins) -> None:
         for own, wanted in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             assert (own.shape, own.dtype) == (wanted.shape, wanted.dtype)
             np.testing.assert_allclose(np.asarray(own, float), np.asarray(wanted, float), rtol=1e-6)
+
+
+def test_what_the_compiler_has_freed_goes_back_before_the_first_run(
+    twins: Twins, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(through_memory, "give_back", lambda: found.append((len(compiled), len(twins.calls))))
+    program = through(lambda x: total(x), twins)
+    compiled.clear()
+    for _ in range(3):
+        np.testing.assert_array_equal(np.asarray(program(ARGS[0])), 2 * np.asarray(ARGS[0]))
+    assert found == [(1, 0)]
+    assert (len(compiled), len(twins.calls)) == (1, 3)
 
 
 def test_what_does_not_need_another_exchange_goes_into_the_same(twins: Twins) -> None:
