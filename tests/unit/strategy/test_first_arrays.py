@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -59,6 +61,29 @@ def test_numbers_are_those_of_keras(draw: str, shape: tuple[int, ...], blocks: l
         mine = function(shape, first, second, seed=1337)
     assert blocks == [np.prod(shape, dtype=int)]
     assert (mine.shape, mine.dtype, bits(mine)) == (want.shape, want.dtype, bits(want))
+
+
+COMPARED = """
+import keras, numpy as np, stratagem
+random, strategy, equal = keras.random, stratagem.OneDeviceStrategy("cpu:0"), []
+for draw, first, second in [
+    (random.uniform, -0.0123, 0.0123), (random.uniform, 2, 5),
+    (random.normal, 0.3, 0.0517), (random.truncated_normal, -1.0, 0.0723),
+]:
+    for shape in [(7,), (3, 3, 1, 32), (300, 301)]:
+        want = np.asarray(draw(shape, first, second, seed=1337))
+        with strategy.scope():
+            equal.append(np.asarray(draw(shape, first, second, seed=1337)).tobytes() == want.tobytes())
+print(equal.count(True), "of", len(equal))
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("as_users_do")
+def test_numbers_are_those_of_keras_with_all_that_xla_does_for_speed() -> None:
+    """XLA joins a product and a sum to one operation, with one rounding, if it does so in both programs."""
+    done = subprocess.run([sys.executable, "-c", COMPARED], capture_output=True, text=True, timeout=240)
+    assert (done.returncode, done.stdout.strip()) == (0, "12 of 12"), done.stderr
 
 
 @pytest.mark.parametrize(
