@@ -12,11 +12,12 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 from pages import page, save
+from processes import HERE
 
-HERE = Path(__file__).parent
+from stratagem.core import environment
+
 sys.path.insert(0, str(HERE / "networks"))
 from catalogue import NETWORKS
 
@@ -56,7 +57,12 @@ def made(name: str, where: str) -> tuple[int, float]:
         where: PLAIN or SCOPE.
     """
     paths = [str(HERE), str(HERE / "networks"), os.environ.get("PYTHONPATH", "")]
-    variables = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "PYTHONPATH": os.pathsep.join(paths)}
+    variables = {
+        environment.KERAS_BACKEND: "jax",
+        environment.JAX_PLATFORMS: "cpu",
+        environment.COMPILATION_CACHE: "false",
+        "PYTHONPATH": os.pathsep.join(paths),
+    }
     core = min(os.sched_getaffinity(0))
     done = subprocess.run(
         ["taskset", "-c", str(core), sys.executable, __file__, "--one", name, where],

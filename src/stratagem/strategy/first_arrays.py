@@ -107,13 +107,13 @@ def _are_known(shape: Any, *numbers: Any) -> bool:
     """Whether a shape and numbers are plain ones of Python."""
     return (
         isinstance(shape, Sequence)
-        and all(isinstance(size, int) and size >= 0 for size in shape)
+        and all(isinstance(size, int | np.integer) and size >= 0 for size in shape)
         and all(type(number) in (int, float) for number in numbers)
     )
 
 
 def _is_single(dtype: Any) -> bool:
-    return keras.backend.standardize_dtype(dtype or keras.config.floatx()) == "float32"
+    return (dtype or keras.config.floatx()) == "float32"  # what is no dtype is refused by Keras, in its own words
 
 
 def _words(seed: Any) -> np.ndarray | None:
@@ -168,12 +168,18 @@ def _bits(key: jax.Array, width: int, shape: Sequence[int]) -> jax.Array:
     return bits_at(key[0], key[1], high, low, width).reshape(shape)
 
 
-def _never(*_: Any) -> NoReturn:
-    raise NotImplementedError("The key of a block is used once.")
+def _makes_no_keys(*_: Any) -> NoReturn:
+    raise TypeError("The key of a block gives bits, and no other keys.")
 
 
 _OF_BLOCK: Final = define_prng_impl(
-    key_shape=(3,), seed=_never, split=_never, random_bits=_bits, fold_in=_never, name="threefry_block", tag="block"
+    key_shape=(3,),
+    seed=_makes_no_keys,
+    split=_makes_no_keys,
+    fold_in=_makes_no_keys,
+    random_bits=_bits,
+    name="threefry_block",
+    tag="block",
 )
 """JAX's generator at the places of one block."""
 

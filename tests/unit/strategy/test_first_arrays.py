@@ -192,6 +192,20 @@ def test_other_arrays_of_equal_numbers_are_left_to_jax() -> None:
     np.testing.assert_array_equal(np.asarray(inside), np.ones(3))
 
 
+def test_sizes_may_be_numbers_of_numpy(blocks: list[int]) -> None:
+    with STRATEGY.scope():
+        assert keras.random.uniform((np.int64(3), 5), seed=1).shape == (3, 5)
+    assert blocks == [15]
+
+
+def test_what_is_no_dtype_is_told_as_by_keras() -> None:
+    with pytest.raises(TypeError) as want:
+        keras.ops.zeros((3,), "number")
+    with STRATEGY.scope(), pytest.raises(TypeError) as mine:
+        keras.ops.zeros((3,), "number")
+    assert str(mine.value) == str(want.value)
+
+
 def test_a_network_of_many_shapes_needs_one_program(compiled: list[str]) -> None:
     with STRATEGY.scope():
         layers = [keras.layers.Dense(size) for size in (11, 13, 17, 19, 23)]
