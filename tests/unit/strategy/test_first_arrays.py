@@ -18,6 +18,8 @@ import stratagem
 from stratagem.core.environment import XLA_AS_IS
 from stratagem.strategy import first_arrays
 
+pytestmark = pytest.mark.skipif(not first_arrays._SAME_BITS, reason="before JAX 0.10 arrays are left to JAX")
+
 STRATEGY = stratagem.OneDeviceStrategy("cpu:0")
 
 ROUND_A_BLOCK = [(), (0, 3), (7,), (3, 3, 1, 32), (65_535,), (65_536,), (65_537,), (300, 301)]
