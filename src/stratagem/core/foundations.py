@@ -243,6 +243,7 @@ ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     "keras:StatelessScope": ("original_scope", "state_mapping"),
     "keras.src.trainers.epoch_iterator:EpochIterator": ("_num_batches", "_steps_seen"),
     "keras.src.trainers.data_adapters.array_data_adapter:ArrayDataAdapter": ("_inputs",),
+    "keras:callbacks.CallbackList": ("_async_predict", "_async_test", "_async_train", "_flush_futures"),
     "keras:callbacks.ProgbarLogger": ("_maybe_init_progbar",),
     "jax._src.core:Tracer": ("_trace",),
     "jax._src.interpreters.partial_eval:DynamicJaxprTracer": ("parent", "val"),

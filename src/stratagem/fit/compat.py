@@ -170,6 +170,12 @@ def flattened_callbacks(callbacks: Any) -> Sequence[Any]:
     return list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
 
 
+def tell_in_turn(callback_list: Any) -> None:
+    """Let a list tell its callbacks of the ends of batches in the thread of `fit`, behind those it has handed out."""
+    callback_list._flush_futures()
+    callback_list._async_train = callback_list._async_test = callback_list._async_predict = False
+
+
 def give_back_state(model: Any) -> None:
     """Give the variables of this process the values that Keras keeps while its loops run; leave out those elsewhere."""
     if getattr(model, "_jax_state", None) and not model._jax_state_synced:

@@ -92,16 +92,55 @@ def test_a_callback_that_comes_later_is_told(moment: str) -> None:
     assert late.batches == [1, 2]
 
 
-def test_a_hook_that_a_callback_gets_at_the_beginning_of_an_epoch_is_told(model: Any) -> None:
-    batches: list[int] = []
+@pytest.fixture
+def last_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of Keras that do the last of what they are handed first."""
+    handed: list[Any] = []
 
-    class Late(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            if epoch == 1:
-                self.on_train_batch_end = lambda batch, logs=None: batches.append(batch)  # type: ignore[method-assign]
+    def flush(self: Any) -> None:
+        while handed:
+            fn, args = handed.pop()
+            fn(*args)
 
-    model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[Late()])
-    assert batches == [0, 1, 2]
+    monkeypatch.setattr(
+        keras.callbacks.CallbackList, "_async_dispatch", lambda self, *task: handed.append((task[0], task[1:]))
+    )
+    monkeypatch.setattr(keras.callbacks.CallbackList, "_flush_futures", flush)
+
+
+@pytest.mark.usefixtures("last_first")
+class TestInOrder:
+    def test_a_hook_that_a_callback_gets_at_the_beginning_of_an_epoch_is_told(self, model: Any) -> None:
+        batches: list[int] = []
+
+        class Late(keras.callbacks.Callback):
+            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                if epoch == 1:
+                    self.on_train_batch_end = lambda batch, logs=None: batches.append(batch)  # type: ignore[method-assign]
+
+        model.fit(X, Y, batch_size=4, epochs=2, verbose=0, callbacks=[Late()])
+        assert batches == [0, 1, 2]
+
+    @pytest.mark.parametrize("moment", [*MOMENTS, "on_batch_begin", "on_batch_end"])
+    def test_a_callback_without_a_list_is_told(self, model: Any, moment: str) -> None:
+        noting = Noting(moment)
+        model.fit(X, Y, validation_data=(X, Y), batch_size=4, epochs=2, verbose=0, callbacks=noting)
+        model.predict(X, batch_size=4, verbose=0, callbacks=noting)
+        assert noting.batches == [0, 1, 2] * (1 if "predict" in moment else 2)
+
+    @pytest.mark.parametrize("moment", [moment for moment in MOMENTS if moment.endswith("end")])
+    def test_a_callback_that_comes_later_is_told_in_order_from_then_on(self, moment: str) -> None:
+        safe = Noting(moment)
+        safe.async_safe = True  # type: ignore[attr-defined]
+        callbacks, late = list_of(safe), Noting(moment)
+        callbacks.on_train_begin()
+        for batch in range(4):
+            if batch == 2:
+                callbacks.callbacks.append(late)
+            getattr(callbacks, moment)(batch)
+        callbacks.on_train_end()
+        assert sorted(safe.batches) == [0, 1, 2, 3]
+        assert late.batches[-2:] == [2, 3]  # Keras's threads may find it in the list, too
 
 
 class Counting(keras.callbacks.CallbackList):
