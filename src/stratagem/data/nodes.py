@@ -332,15 +332,14 @@ def drawn_apart(root: Node, stream: int) -> Node:
 def walk(root: Node) -> Iterator[Node]:
     """Yield every step below and including `root` once, inputs first: the same order for equal pipelines."""
     seen: set[int] = set()
-
-    def visit(node: Node) -> Iterator[Node]:
-        if id(node) not in seen:
-            seen.add(id(node))
-            for child in node.inputs:
-                yield from visit(child)
+    waiting = [(root, False)]
+    while waiting:
+        node, is_next = waiting.pop()
+        if is_next:
             yield node
-
-    return visit(root)
+        elif id(node) not in seen:
+            seen.add(id(node))
+            waiting += [(node, True), *((child, False) for child in reversed(node.inputs))]
 
 
 def rewrite(root: Node, replace: Callable[[Node], Node]) -> Node:

@@ -82,6 +82,9 @@ class Channel:
         self.monitor = self.socket.get_monitor_socket(_LOST | _REFUSED | _HUNG_UP)
         """Readable when something has happened to the connection; `check` then tells what."""
         self.socket.connect(f"tcp://{address}")
+        self._either = zmq.Poller()
+        self._either.register(self.socket, zmq.POLLIN)
+        self._either.register(self.monitor, zmq.POLLIN)
 
     def close(self) -> None:
         """Close the connection. Messages that were not sent are dropped. It is harmless if the channel is closed."""
@@ -154,7 +157,7 @@ class Channel:
         Raises:
             UnavailableError: The task was lost.
         """
-        if not self.socket.poll(0):
+        if not _is_readable(self.socket):
             self.check()
             return None
         frames = self.socket.recv_multipart(copy=False)
@@ -174,9 +177,6 @@ class Channel:
             UnavailableError: The task was lost, or did not answer in time.
             Exception: The error that the task answered with: one of Stratagem's or a built-in one, by its name.
         """
-        poller = zmq.Poller()
-        poller.register(self.socket, zmq.POLLIN)
-        poller.register(self.monitor, zmq.POLLIN)
         self._early = {early: message for early, message in self._early.items() if early >= number}
         while number not in self._early:
             message = self.poll()
@@ -185,7 +185,7 @@ class Channel:
             elif message is None:
                 if deadline.expired:
                     raise self._unavailable(f"did not answer within {deadline.seconds:g} s")
-                poller.poll(int(deadline.remaining * 1000) + 1)
+                self._either.poll(int(deadline.remaining * 1000) + 1)
         return raise_if_error(self._early.pop(number))
 
     def request(self, message: Message, seconds: float = 60.0) -> Message:
@@ -207,7 +207,7 @@ class Channel:
         Raises:
             UnavailableError: The task was lost, or refuses the key of this one.
         """
-        while self._loss is None and self.monitor.poll(0):
+        while self._loss is None and _is_readable(self.monitor):
             event = recv_monitor_message(self.monitor)["event"]
             if event & _REFUSED:
                 self._loss = "refused this task: it has keys of another run or another secret"
@@ -223,6 +223,11 @@ class Channel:
             f"{self.task} at {self.address} {what}.",
             "Look at the end of its output. Start it or the whole cluster again, with the same secret in all tasks.",
         )
+
+
+def _is_readable(socket: zmq.Socket) -> bool:
+    """Whether a message has come; a poller would be made for the question (10 us)."""
+    return bool(int(socket.get(zmq.EVENTS)) & zmq.POLLIN)
 
 
 def _bytes(header: Any, message: Message) -> int:

@@ -7,6 +7,9 @@ in any file system: when both tasks have ended, even if they were killed, it is 
 
 The reason: copying into pages that were used before runs at the speed of memory. With a socket, the kernel copies
 twice, into new pages each time, and with keys all bytes are encrypted and decrypted (benchmarks/pull_push.py).
+
+The task that sends arrays copies them to a *room*. The other task uses them where they lie, for as long as it needs
+them, and the next message goes to another room. A mark in the memory says which rooms are in use.
 """
 
 from __future__ import annotations
@@ -17,14 +20,24 @@ import os
 import re
 import secrets
 import sys
+import weakref
 from collections.abc import Iterable, Iterator
 from io import FileIO
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-HALF: Final = 256 << 20
-"""Bytes for each direction. Arrays that do not fit are sent; pages that nobody has written to take no memory."""
+ROOM: Final = 256 << 20
+"""Bytes for the arrays of a message. Others are sent. Pages that nobody has written to take no memory."""
+
+ROOMS: Final = 3
+"""Rooms for each direction. While a program still uses the weights it read before, it reads others, and sends some."""
+
+LONG: Final = 64 << 10
+"""Bytes from which arrays are used where they lie. A short one that is kept, as a counter is, would keep a room."""
+
+_MARKS: Final = 4096
+"""Bytes at the beginning of the memory, one for each room, which is not zero while its reader uses the room."""
 
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0
 _PATH: Final = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")
@@ -88,11 +101,29 @@ def open_file(name: Any, path: Any, size: int) -> FileIO | None:
     return None
 
 
-class SharedMemory:
-    """Two halves: this task writes to one, and the other task writes to the other. `make` and `open` return it.
+class _Rooms(NamedTuple):
+    """The rooms of one direction.
 
-    There is no lock. The task that made it uses it for one request at a time; the other task uses it from a request to
-    its answer.
+    Args:
+        marks: For each, whether its reader uses it.
+        contents: The bytes of each.
+    """
+
+    marks: np.ndarray
+    contents: list[memoryview]
+
+    @classmethod
+    def within(cls, whole: memoryview, first: int) -> _Rooms:
+        begins = [_MARKS + room * ROOM for room in range(first, first + ROOMS)]
+        return cls(np.frombuffer(whole, np.uint8, ROOMS, first), [whole[begin : begin + ROOM] for begin in begins])
+
+
+class SharedMemory:
+    """Rooms in both directions: this task writes to some, and the other task writes to the others.
+
+    `make` and `open` return it. There is no lock. The task that made it uses it for one request at a time; the other
+    task uses it from a request to its answer. Who reads a room leaves another one free before the next message, so
+    that there is always one to write to.
 
     Args:
         made: The memory, as its owner has it.
@@ -101,14 +132,14 @@ class SharedMemory:
 
     def __init__(self, made: MadeFile, *, owner: bool) -> None:
         self.name, self._path, self._file = made
-        both = np.frombuffer(mmap.mmap(self._file.fileno(), 2 * HALF), np.uint8)
-        halves = both[:HALF], both[HALF:]
-        self._out, self._in = halves if owner else halves[::-1]
+        whole = memoryview(mmap.mmap(self._file.fileno(), size_of_all()))
+        both = _Rooms.within(whole, 0), _Rooms.within(whole, ROOMS)
+        self._out, self._in = both if owner else both[::-1]
 
     @classmethod
     def make(cls) -> SharedMemory | None:
         """Return new memory; None if the system does not have this kind of memory."""
-        made = make_file(2 * HALF)
+        made = make_file(size_of_all())
         try:
             return None if made is None else cls(made, owner=True)
         except OSError:  # a limit on addresses is too low
@@ -122,7 +153,7 @@ class SharedMemory:
             name: Its name, as the other task says. It may be any text.
             path: Its path, as the other task says. It may be any text.
         """
-        file = open_file(name, path, 2 * HALF)
+        file = open_file(name, path, size_of_all())
         if file is None:
             return None
         try:
@@ -145,41 +176,65 @@ class SharedMemory:
         """Whether the task that made it still holds it."""
         return _leads_to(self._path, self.name)
 
-    def put(self, contents: Iterable[np.ndarray]) -> list[bool]:
-        """Copy bytes to the half of this task, and replace its earlier contents.
+    def put(self, contents: Iterable[np.ndarray]) -> tuple[int, list[bool]]:
+        """Copy bytes to a room that the other task does not use.
 
         Args:
             contents: One array of bytes after the other.
 
         Returns:
-            For each array, whether there was room for it.
+            The room, and for each array, whether there was space for it.
         """
         given = list(contents)
+        room = int(np.argmin(self._out.marks))
+        if self._out.marks[room]:
+            return room, [False] * len(given)
         places = list(_places(content.nbytes for content in given))
+        whole = np.frombuffer(self._out.contents[room], np.uint8)
         for content, place in zip(given, places, strict=True):
             if place is not None:
-                self._out[place] = content
-        return [place is not None for place in places]
+                whole[place] = content
+        return room, [place is not None for place in places]
 
-    def take(self, sizes: Iterable[int]) -> list[np.ndarray]:
-        """Return copies of the arrays that the other task has put there.
+    def take(self, room: Any, sizes: Iterable[int]) -> list[np.ndarray]:
+        """Return the arrays that the other task has put into a room. They cannot be written to.
+
+        The room is in use until all long ones are dropped. If no other would be left free, they are copied.
 
         Args:
-            sizes: Bytes of the arrays for which there was room, in order.
+            room: The room, as the other task says. It may be anything.
+            sizes: Bytes of the arrays for which there was space, in order.
 
         Raises:
-            ValueError: There is no room for so many bytes.
+            ValueError: There is no such room, or no space for so many bytes.
         """
-        taken = []
+        if type(room) is not int or not 0 <= room < ROOMS:
+            raise ValueError(f"{room!r} is not a room of the shared memory")
+        places = []
         for place in _places(sizes):
             if place is None:
                 raise ValueError("the arrays in the shared memory are larger than the memory")
-            taken.append(_copied(self._in[place]))
-        return taken
+            places.append(place)
+        whole = np.frombuffer(self._in.contents[room], np.uint8)  # its end is the end of all arrays within
+        whole.setflags(write=False)
+        marks = self._in.marks
+        may_stay = not marks[room] and np.count_nonzero(marks) < ROOMS - 1
+        stays = [may_stay and place.stop - place.start >= LONG for place in places]
+        if any(stays):
+            marks[room] = 1
+            weakref.finalize(whole, marks.__setitem__, room, 0).atexit = False
+        return [whole[place] if stay else _copied(whole[place]) for place, stay in zip(places, stays, strict=True)]
+
+
+def size_of_all() -> int:
+    """Return the bytes of a memory."""
+    return _MARKS + 2 * ROOMS * ROOM
 
 
 def _copied(content: np.ndarray) -> np.ndarray:
-    """Return a copy that JAX can use where it lies."""
+    """Return a copy; JAX can use a long one where it lies."""
+    if content.nbytes < LONG:
+        return content.copy()
     room = np.empty(content.nbytes + _ALIGNMENT, np.uint8)
     begin = -room.ctypes.data % _ALIGNMENT
     copy = room[begin : begin + content.nbytes]
@@ -188,10 +243,10 @@ def _copied(content: np.ndarray) -> np.ndarray:
 
 
 def _places(sizes: Iterable[int]) -> Iterator[slice | None]:
-    """Yield where bytes of each size lie in a half, one after the other; None where they find no room."""
+    """Yield where bytes of each size lie in a room, one after the other; None where they find no space."""
     end = 0
     for size in sizes:
-        if end + size > HALF:
+        if end + size > ROOM:
             yield None
         else:
             yield slice(end, end + size)

@@ -6,8 +6,9 @@
 | others   | the elements of one array each, in C order, little-endian                          |
 
 The JSON object has `kind` (what is asked for, or answered), `id` (an answer repeats that of its request), `fields`
-(anything JSON can hold), `memory` (the name of the shared memory for this request and its answer, or null) and
-`arrays`: dtype and shape of each, and whether it lies in that memory and has no frame. Nothing here is ever unpickled.
+(anything JSON can hold), `memory` (the name of the shared memory for this request and its answer, with the room that
+the arrays lie in, or null) and `arrays`: dtype and shape of each, and whether it lies in that room and has no frame.
+Nothing here is ever unpickled.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ DONE: Final = "done"
 ERROR: Final = "error"
 """The kind of an answer that reports an error: fields `module`, `class` and `text`."""
 
-VERSION: Final = 2
+VERSION: Final = 3
 _PREFIX: Final = struct.Struct("!4sH")
 _MAGIC: Final = b"STRG"
 
@@ -44,6 +45,11 @@ _DTYPES: Final[Mapping[str, np.dtype]] = {
     )
 }
 """What an array frame may hold: plain numbers only."""
+
+_NAMES: Final[Mapping[np.dtype, str]] = {dtype: name for name, dtype in _DTYPES.items()}
+"""NumPy makes a dtype's name anew each time (10 us)."""
+
+_HEADER: Final = json.JSONEncoder(separators=(",", ":"))
 
 
 class MessageError(StratagemError, ValueError):
@@ -73,7 +79,8 @@ class Message:
     Args:
         kind: What is asked for, or answered.
         fields: What JSON can hold.
-        arrays: Arrays of numbers. Those of a received message may be read only, and keep its frames alive.
+        arrays: Arrays of numbers. Those of a received message may be read only, and keep its frames alive, or the room
+            of the shared memory that they lie in.
         id: The number of the request; an answer has the same number.
         memory: In a received message, the name of the shared memory for it and its answer; None without one.
 
@@ -102,15 +109,15 @@ def encode(message: Message, memory: SharedMemory | None = None) -> list[Any]:
     dtypes = [_dtype_name(array) for array in arrays]
     # `uint8` because the buffer protocol does not know bfloat16.
     contents = [array.reshape(-1).view(np.uint8) for array in arrays]
-    lying = memory.put(contents) if memory else [False] * len(arrays)
+    room, lying = memory.put(contents) if memory else (0, [False] * len(arrays))
     header = {
         "kind": message.kind,
         "id": message.id,
         "fields": message.fields,
-        "memory": memory and memory.name,
+        "memory": memory and [memory.name, room],
         "arrays": [*zip(dtypes, (array.shape for array in arrays), lying, strict=True)],
     }
-    text = json.dumps(header, separators=(",", ":")).encode()
+    text = _HEADER.encode(header).encode()
     travelling = [content.data for content, lies in zip(contents, lying, strict=True) if not lies]
     return [_PREFIX.pack(_MAGIC, VERSION) + text, *travelling]
 
@@ -134,7 +141,9 @@ def decode(
         raise _refused(f"A message has {len(buffers)} frames; 1 to {limits.frames} are accepted.")
     header = _read_header(buffers[0], limits)
     try:
-        kind, number, fields, memory = header["kind"], header["id"], header["fields"], header["memory"]
+        kind, number, fields = header["kind"], header["id"], header["fields"]
+        place: Any = header["memory"] or (None, 0)
+        memory, room = place
         if not (isinstance(kind, str) and type(number) is int and isinstance(fields, dict) and len(header) == 5):
             raise TypeError("a part has the wrong type")
         layouts = [_Layout.read(*described) for described in header["arrays"]]
@@ -142,7 +151,7 @@ def decode(
         if len(layouts) - len(lying) != len(buffers) - 1:
             raise TypeError(f"{len(layouts) - len(lying)} arrays are announced, but {len(buffers) - 1} came")
         travelled = iter(buffers[1:])
-        taken = iter((memories or {})[memory].take(lying) if memory or lying else [])
+        taken = iter((memories or {})[memory].take(room, lying) if memory or lying else [])
         read = [each.array(next(taken if each.lies else travelled)) for each in layouts]
     except (KeyError, TypeError, ValueError) as error:
         raise _refused(f"The header of a message cannot be used: {error}.") from None
@@ -189,13 +198,14 @@ class _Layout:
     def array(self, content: Any) -> np.ndarray:
         if len(content) != self.size:
             raise TypeError(f"an array {self.dtype}{self.shape} has {len(content)} bytes")
-        return np.frombuffer(content, np.uint8).view(self.dtype).reshape(self.shape)
+        return np.ndarray(self.shape, self.dtype, content)
 
 
 def _dtype_name(array: np.ndarray) -> str:
-    if array.dtype.name not in _DTYPES or array.dtype.byteorder == ">":
+    name = _NAMES.get(array.dtype)
+    if name is None:
         raise MessageError(f"An array has dtype {array.dtype}.", f"Send one of {', '.join(_DTYPES)}.")
-    return array.dtype.name
+    return name
 
 
 def _refused(found: str) -> MessageError:

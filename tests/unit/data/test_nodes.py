@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -96,3 +98,17 @@ def test_seeds_are_taken_modulo_two_to_the_64(seed: int) -> None:
     assert int(step.bits((0,)).random_raw()) == int(
         np.random.Philox(np.random.SeedSequence(2**64 - 1, spawn_key=(0,))).random_raw()
     )
+
+
+def test_walking_leaves_nothing_to_collect() -> None:
+    root = Dataset.range(4).shuffle(4)._node
+    gc.collect()
+    assert len(list(walk(root))) == 2
+    assert gc.collect() == 0
+
+
+def test_a_pipeline_may_have_more_steps_than_calls_of_python_nest() -> None:
+    dataset = Dataset.range(4)
+    for _ in range(3000):
+        dataset = dataset.skip(0)
+    assert len(list(walk(dataset._node))) > 3000

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 
+import jax
 import ml_dtypes
 import numpy as np
 import pytest
@@ -37,8 +38,9 @@ ARRAYS = (
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for 64 KiB."""
-    monkeypatch.setattr(memory, "HALF", 1 << 16)
+    """Rooms of 64 KiB."""
+    monkeypatch.setattr(memory, "ROOM", 1 << 16)
+    monkeypatch.setattr(memory, "LONG", 1 << 12)
 
 
 @pytest.fixture
@@ -74,6 +76,18 @@ def echo(request: Request) -> None:
     request.answer(Message("done", {"memory": request.message.memory is not None}, request.message.arrays))
 
 
+def put(memory: SharedMemory, *values: float, size: int = 20_000) -> list[object]:
+    return encode(Message("push", {}, [np.full(size, value, np.float32) for value in values]), memory)
+
+
+def got(memory: SharedMemory, frames: list[object]) -> list[np.ndarray]:
+    return list(decode(frames, None, {memory.name: memory}).arrays)
+
+
+def room_of(frames: list[object]) -> int:
+    return json.loads(bytes(frames[0])[6:])["memory"][1]
+
+
 def same(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
     return [(a.dtype, a.shape, a.tolist()) for a in one] == [(a.dtype, a.shape, a.tolist()) for a in other]
 
@@ -91,7 +105,72 @@ def test_arrays_lie_in_memory_in_both_directions(ends: tuple[SharedMemory, Share
     assert same(received.arrays, list(ARRAYS))
 
 
-def test_what_finds_no_room_travels(small: None, ends: tuple[SharedMemory, SharedMemory]) -> None:
+def test_a_room_is_used_until_its_arrays_are_dropped(ends: tuple[SharedMemory, SharedMemory]) -> None:
+    made, opened = ends
+    first = got(opened, frames := put(made, 1.0, 2.0))
+    assert room_of(frames) == 0
+    second = got(opened, frames := put(made, 3.0))
+    assert room_of(frames) == 1
+    row = first[1][5:7]
+    del first
+    third = got(opened, frames := put(made, 4.0))
+    assert room_of(frames) == 2  # the row is still in use
+    del row
+    fourth = got(opened, frames := put(made, 5.0))
+    assert room_of(frames) == 0
+    assert [array[0][-1] for array in (second, third, fourth)] == [3.0, 4.0, 5.0]
+
+
+def test_arrays_that_are_kept_never_change(ends: tuple[SharedMemory, SharedMemory]) -> None:
+    for sender, receiver in (ends, ends[::-1]):
+        kept = [got(receiver, put(sender, float(number), -float(number))) for number in range(8)]
+        assert [[set(array.tolist()) for array in arrays] for arrays in kept] == [
+            [{n}, {-n}] for n in map(float, range(8))
+        ]
+
+
+def test_short_arrays_keep_no_room(ends: tuple[SharedMemory, SharedMemory]) -> None:
+    made, opened = ends
+    kept, rooms = [], set()
+    for number in range(4):
+        frames = put(made, float(number), size=memory.LONG // 4 - 1)
+        kept.append(got(opened, frames)[0])
+        rooms.add(room_of(frames))
+    assert rooms == {0}
+    assert [set(array.tolist()) for array in kept] == [{0.0}, {1.0}, {2.0}, {3.0}]
+
+
+def test_long_arrays_are_used_where_they_lie_and_can_be_used_by_jax(ends: tuple[SharedMemory, SharedMemory]) -> None:
+    made, opened = ends
+    (array,) = got(opened, put(made, 1.0))
+    assert not array.flags.writeable
+    assert array.ctypes.data % 64 == 0
+    held = jax.device_put(array)
+    assert held.unsafe_buffer_pointer() == array.ctypes.data
+    del array
+    later = [got(opened, frames := put(made, 2.0)), room_of(frames)]
+    assert later[1] == 1
+    assert set(held.tolist()) == {1.0}
+
+
+def test_a_task_that_finds_no_room_sends(ends: tuple[SharedMemory, SharedMemory]) -> None:
+    made, opened = ends
+    opened._in.marks[:] = 1  # one that does not keep to the rules
+    frames = put(made, 1.0, 2.0)
+    assert len(frames) == 3
+    assert [set(array.tolist()) for array in got(opened, frames)] == [{1.0}, {2.0}]
+
+
+def test_a_room_named_again_while_it_is_used_is_copied(ends: tuple[SharedMemory, SharedMemory]) -> None:
+    made, opened = ends
+    frames = put(made, 1.0)
+    first, again = got(opened, frames), got(opened, frames)
+    del first
+    gone = got(opened, put(made, 2.0))  # lies where the first one lay
+    assert (set(again[0].tolist()), set(gone[0].tolist())) == ({1.0}, {2.0})
+
+
+def test_what_finds_no_space_travels(small: None, ends: tuple[SharedMemory, SharedMemory]) -> None:
     made, opened = ends
     arrays = [np.full(6000, 1.0), np.full(6000, 2.0), np.full(1000, 3.0), np.full(9000, 4.0)]
     frames = encode(Message("push", {}, arrays), made)
@@ -152,7 +231,7 @@ def test_a_system_without_such_memory_sends_frames(
 @pytest.mark.parametrize(
     ("arrays", "memory", "found"),
     [
-        ([["float64", [2], True]], "stratagem-no", "stratagem-no"),
+        ([["float64", [2], True]], ["stratagem-no", 0], "stratagem-no"),
         ([["float64", [2], True]], None, "None"),
         ([["float64", [2], 1]], "mine", "1 arrays are announced, but 0 came"),
         ([["float64", [1 << 40], True]], "mine", "are larger than the memory"),
@@ -160,7 +239,12 @@ def test_a_system_without_such_memory_sends_frames(
         ([["float64", [1 << 70], True]], "mine", "are larger than the memory"),
         ([["object", [2], True]], "mine", "is not a dtype"),
         ([["float64", [-2], True]], "mine", "is not a shape"),
-        ([], ["mine"], "unhashable"),
+        ([], "mine and more", "too many values"),
+        ([], [["mine"], 0], "unhashable"),
+        ([], 7, "cannot unpack"),
+        ([["float64", [2], True]], "room 3", "3 is not a room"),
+        ([["float64", [2], True]], "room -1", "-1 is not a room"),
+        ([["float64", [2], True]], "room x", "'x' is not a room"),
         ([["float64", [2]]], "mine", "missing"),
     ],
 )
@@ -169,7 +253,14 @@ def test_what_does_not_lie_there_is_refused(
 ) -> None:
     made, _ = ends
     frames = encode(Message("echo"))
-    header = {"kind": "echo", "id": 1, "fields": {}, "memory": made.name if memory == "mine" else memory}
+    places = {
+        "mine": [made.name, 0],
+        "mine and more": [made.name, 0, 0],
+        "room 3": [made.name, 3],
+        "room -1": [made.name, -1],
+        "room x": [made.name, "x"],
+    }
+    header = {"kind": "echo", "id": 1, "fields": {}, "memory": places.get(str(memory), memory)}
     frames = [frames[0][:6] + json.dumps({**header, "arrays": arrays}).encode()]
     with pytest.raises(MessageError, match=found):
         decode(frames, None, {made.name: made})
@@ -181,7 +272,7 @@ def test_only_memory_of_this_kind_is_opened(
     name, path = ends[0].whereabouts["name"], ends[0].whereabouts["path"]
     (tmp_path / "file").write_bytes(b"secret")
     with FileIO(os.memfd_create("open", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "r+") as unsealed:
-        unsealed.truncate(2 * memory.HALF)
+        unsealed.truncate(memory.size_of_all())
         places = [
             (name[:-1], path),
             ("open", f"/proc/{os.getpid()}/fd/{unsealed.fileno()}"),  # its owner could make it shorter
