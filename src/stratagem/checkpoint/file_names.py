@@ -6,12 +6,12 @@ none is written over.
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from pathlib import Path
 from typing import Final
 
+from stratagem.core.files import files_in
 from stratagem.core.log import logger
 
 SUFFIX: Final = ".safetensors"
@@ -76,7 +76,7 @@ def remove_shards(path: str | os.PathLike[str], *, keep: str | None = None, only
         only: The attempt whose files go; None for all.
     """
     name = os.path.basename(path_of(path))
-    for file in _shards_in(file_of(path).parent, f"{glob.escape(name)}.shard-*"):
+    for file in files_in(file_of(path).parent):
         attempt = _attempt_of(file.name)
         if owner_of_shard(file.name) == name and attempt != keep and only in (None, attempt):
             _unlink(file)
@@ -90,15 +90,10 @@ def remove_stray_shards(prefix: str) -> None:
     """
     folder, name = os.path.split(prefix)
     numbered = re.compile(rf"{re.escape(name)}\d+")
-    for file in _shards_in(Path(folder), f"{glob.escape(name)}*.shard-*"):
+    for file in files_in(Path(folder)):
         owner = owner_of_shard(file.name)
         if owner is not None and numbered.fullmatch(owner) and not file_of(file.with_name(owner)).exists():
             _unlink(file)
-
-
-def _shards_in(folder: Path, pattern: str) -> list[Path]:
-    """Return files, drafts among them, that a pattern fits."""
-    return [*folder.glob(pattern), *folder.glob(f".{pattern}.tmp")]
 
 
 def _attempt_of(name: str) -> str | None:

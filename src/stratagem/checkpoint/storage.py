@@ -16,7 +16,6 @@ attempt, so that no two attempts mix.
 from __future__ import annotations
 
 import contextlib
-import glob
 import io
 import json
 import os
@@ -31,7 +30,7 @@ import numpy as np
 
 from stratagem.checkpoint.file_names import file_of, path_of, remove_shards
 from stratagem.core.errors import CheckpointError, InputError
-from stratagem.core.files import draft_of
+from stratagem.core.files import draft_of, files_in
 
 _INDEX: Final = ".index"
 
@@ -268,7 +267,7 @@ def replacing(file: Path) -> Iterator[Any]:
         CheckpointError: The file cannot be written; the old one stays.
     """
     try:
-        for left_over in file.parent.glob(f".{glob.escape(file.name)}.*.tmp"):  # of a process that was killed here
+        for left_over in files_in(file.parent, f".{file.name}.", ".tmp"):  # of a process that was killed here
             left_over.unlink(missing_ok=True)
         with draft_of(file) as draft, draft.open("wb") as stream:
             yield stream

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and those of a folder."""
 
 from __future__ import annotations
 
@@ -39,6 +39,32 @@ def draft_of(file: Path) -> Iterator[Path]:
         raise
     if os.name == "posix":
         _sync(file.parent)  # the name of a file is data of its folder
+
+
+def files_in(folder: Path, begin: str = "", end: str = "") -> list[Path]:
+    """Return what lies in a folder under names that begin and end so; nothing where it cannot be read.
+
+    A pattern of `Path.glob` is compiled, and the last 512 of them are kept: of a checkpoint with a number, 2 KB that
+    are never needed again.
+
+    Args:
+        folder: The folder.
+        begin: What names begin with.
+        end: What follows at their end.
+
+    Example:
+        >>> folder = getfixture("tmp_path")
+        >>> for name in ("ckpt-1", "ckpt-1.tmp", "ckpt-2.tmp"):
+        ...     _ = (folder / name).write_text("")
+        >>> [file.name for file in files_in(folder, "ckpt-1", ".tmp")]
+        ['ckpt-1.tmp']
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return []
+    shortest = len(begin) + len(end)
+    return [folder / name for name in names if len(name) >= shortest and name.startswith(begin) and name.endswith(end)]
 
 
 def _sync(path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import keras
 
+from stratagem.core.freed_memory import tidy_between_epochs
 from stratagem.core.log import announce
 from stratagem.fit import compat
 from stratagem.fit.named_variables import named_variables
@@ -46,6 +47,7 @@ class _Whole(keras.callbacks.Callback):
         make_whole(self.model)
         self._session.check_weights(f"at the end of epoch {epoch + 1}")
         self._lend()
+        tidy_between_epochs()
 
     def on_train_end(self, logs: Any = None) -> None:
         self._lend()

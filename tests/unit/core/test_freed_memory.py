@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import statistics
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+import stratagem
+from stratagem import keras
 from stratagem.core import freed_memory
+from stratagem.core.clock import Clock
+from stratagem.core.freed_memory import NowAndThen
 
 COUNTING = """
 import resource
@@ -171,3 +178,71 @@ def test_where_nothing_is_kept_nothing_is_looked_at(monkeypatch: pytest.MonkeyPa
     for _ in range(20):
         steps.tidy()
     assert steps._usual is None
+
+
+class Moved(Clock):
+    """A clock that is moved by hand."""
+
+    time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+
+def test_what_is_done_now_and_then_takes_a_three_hundredth_of_the_time() -> None:
+    clock, done = Moved(), []
+
+    def do() -> float:
+        done.append(clock.time)
+        clock.time += 0.25
+        return 0.75
+
+    now_and_then = NowAndThen(do, 1 / 300, clock)
+    for second in range(1000):
+        clock.time = float(second)
+        now_and_then()
+    assert done == [10.0, 311.0, 612.0, 913.0]  # each took until 0.25, and 300 times a second passed
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_cycles_are_collected_between_epochs_unless_the_program_has_switched_that_off(
+    is_enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+    clock = Moved()
+    monkeypatch.setattr(
+        freed_memory, "_BETWEEN_EPOCHS", [NowAndThen(each._do, 0.01, clock) for each in freed_memory._BETWEEN_EPOCHS]
+    )
+    gone = weakref.ref(Cycle())
+    was_enabled = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        freed_memory.tidy_between_epochs()
+        clock.time = 10.0
+        freed_memory.tidy_between_epochs()
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+    assert (gone() is None) == is_enabled
+
+
+def test_freed_memory_goes_back_between_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed_memory.keep_freed_memory()
+    calls: list[int] = []
+    resident = iter([700, 200])
+    monkeypatch.setattr(freed_memory.ctypes, "CDLL", lambda _: SimpleNamespace(malloc_trim=calls.append))
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: next(resident) * 1_000_000)
+    assert freed_memory._give_back() == pytest.approx(0.2)
+    assert calls == [0]
+
+
+def test_an_epoch_of_fit_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(freed_memory, "_BETWEEN_EPOCHS", [lambda: calls.append(1)])
+    with stratagem.OneDeviceStrategy("cpu:0").scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=3, verbose=0)
+    assert len(calls) == 3
