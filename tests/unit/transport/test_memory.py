@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import jax
 import ml_dtypes
@@ -187,6 +188,30 @@ def test_a_channel_shares_memory_with_its_server(connect: Callable[..., tuple[Ch
         assert same(answer.arrays, list(ARRAYS))
     assert channel.sent_bytes > 3 * ARRAYS[0].nbytes
     assert channel.received_bytes > 3 * ARRAYS[0].nbytes
+
+
+def test_whatever_is_held_and_dropped_keeps_its_numbers(connect: Callable[..., tuple[Channel, MessageServer]]) -> None:
+    rng = np.random.default_rng(0)
+    held: dict[str, list[tuple[float, Any]]] = {"client": [], "server": []}
+
+    def hold(side: str, number: float, array: np.ndarray) -> None:
+        """Keep some of what came, as an array, a part of it or one of JAX, and drop some of what was kept."""
+        kept = held[side]
+        kept.append((number, [array, array[3:90], jax.device_put(array)][rng.integers(3)]))
+        while len(kept) > rng.integers(1, 7):
+            del kept[rng.integers(len(kept))]
+        assert all(set(np.unique(each)) == {number} for number, each in kept)
+
+    def handler(request: Request) -> None:
+        number = request.message.fields["number"]
+        hold("server", number, request.message.arrays[0])
+        request.answer(Message("done", {}, [np.full(30_000, -number, np.float32)]))
+
+    channel, _ = connect(handler)
+    for number in map(float, range(1, 200)):
+        answer = channel.request(Message("hold", {"number": number}, [np.full(25_000, number, np.float32)]))
+        hold("client", -number, answer.arrays[0])
+        assert answer.memory is not None
 
 
 def test_two_requests_at_once_do_not_use_it_both(connect: Callable[..., tuple[Channel, MessageServer]]) -> None:
