@@ -7,6 +7,7 @@ So do clipping and loss scaling, which need whole gradients.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any, Final
@@ -35,7 +36,7 @@ class Updater:
     """
 
     def __init__(
-        self, optimizer: Any, shape: Sequence[int], dtype: str, name: str, constraint: Any, device: Device
+        self, optimizer: Any, shape: Sequence[int], dtype: np.dtype, name: str, constraint: Any, device: Device
     ) -> None:
         self._device = device
         with jax.default_device(device):
@@ -43,7 +44,7 @@ class Updater:
             variable.constraint = constraint
             self._optimizer = fresh_optimizer(optimizer)
             self._optimizer.build([variable])
-        self._initial = [slot.value for slot in self._optimizer.variables[_BEFORE_SLOTS:]]
+        self._initial = on_device([np.asarray(slot) for slot in self._optimizer.variables[_BEFORE_SLOTS:]], device)
         self._compiled = jax.jit(self._step)
         self._lock = threading.Lock()
 
@@ -69,7 +70,27 @@ class Updater:
             iterations: Updates before this one.
             rate: The learning rate.
         """
-        given = (value, gradient, list(slots), np.int32(iterations), np.float32(rate))
-        on_device = jax.device_put(given, self._device)
+        old, change, *rest = on_device([value, gradient, *slots], self._device)
         with self._lock:  # the first call traces, and Keras's scopes are not for two threads at once
-            return self._compiled(*on_device)
+            return self._compiled(old, change, rest, *_numbers(iterations, rate, self._device))
+
+
+def on_device(arrays: Sequence[Any], device: Device) -> list[jax.Array]:
+    """Return arrays on a device, all at once: one takes 80 us, five 100. Those of JAX are there already.
+
+    Args:
+        arrays: Arrays of NumPy, and of JAX on that device.
+        device: The device.
+    """
+    found = list(arrays)
+    absent = [place for place, array in enumerate(found) if not isinstance(array, jax.Array)]
+    if absent:
+        for place, array in zip(absent, jax.device_put([found[place] for place in absent], device), strict=True):
+            found[place] = array
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _numbers(iterations: int, rate: float, device: Device) -> tuple[jax.Array, jax.Array]:
+    """Return the numbers of an update, which are the same for all variables of a model."""
+    return jax.device_put((np.int32(iterations), np.float32(rate)), device)

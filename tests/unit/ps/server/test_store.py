@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import jax
 import keras
+import ml_dtypes  # noqa: F401 - NumPy knows bfloat16 then
 import numpy as np
 import pytest
 
@@ -69,6 +71,24 @@ def test_operations_are_done_in_order() -> None:
     assert values(store) == [3.0, 2.0]
     with pytest.raises(InputError, match=r"cannot do .*'op': 'drop'"):
         store.change([{"op": "drop", "name": "weight"}], [np.zeros(2)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_the_gradients_of_a_request_are_put_on_the_device_at_once(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make_store()
+    store.create("other", StoredPart(np.array([[3.0]], dtype)))
+    names = ["weight", "other", "weight"]
+    operations = [{"op": "apply", "name": name, "optimizer": "it", "iterations": 0, "rate": 1.0} for name in names]
+    gradients = [np.ones(2, dtype), np.full((1, 1), 2, dtype), np.full(2, 3, dtype)]
+    store.change(operations, gradients)
+    assert values(store) == [1.0 - 1.0 - 3.5, 2.0 - 1.0 - 3.5]  # momentum: -1, then 0.5 * -1 - 3
+    assert store.read("other")[0].astype("float32").tolist() == [[1.0]]
+    puts: list[int] = []
+    original = jax.device_put
+    monkeypatch.setattr(jax, "device_put", lambda what, *more: puts.append(len(what)) or original(what, *more))
+    store.change(operations, gradients)
+    assert puts[0] == (1 if dtype == "float64" else 3)  # float64 is none of its dtypes: each is converted first
+    assert values(store) == [-3.5 - 2.75 - 4.375, -2.5 - 2.75 - 4.375]
 
 
 def test_what_is_awaited_must_be_restored() -> None:
