@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
-from jax.dtypes import canonicalize_dtype
 
 from stratagem.core.errors import InputError, UnavailableError, UsageError
 from stratagem.core.freed_memory import keep_freed_memory_for_cpu
 from stratagem.ps.changes import SLOT, Operation, with_arrays
 from stratagem.ps.compat import accumulates
 from stratagem.ps.server.row_updates import RowUpdater, spread
-from stratagem.ps.server.updates import Updater, on_device
+from stratagem.ps.server.updates import Updater
 
 
 @dataclass(slots=True)
@@ -224,7 +223,7 @@ class Store:
         Raises:
             InputError: There is no such operation, or an array does not fit.
         """
-        for operation, ids, array in self._with_gradients_on_device(operations, arrays):
+        for operation, ids, array in with_arrays(operations, arrays):
             match operation:
                 case {"op": "set", "name": str(name)}:
                     self.write(name, array, ids)
@@ -234,20 +233,6 @@ class Store:
                     self.apply(name, array, key, i, float(rate), operation.get("seen"), ids)
                 case _:
                     raise InputError(f"A parameter server cannot do {dict(operation)!r}.")
-
-    def _with_gradients_on_device(
-        self, operations: Sequence[Operation], arrays: Sequence[np.ndarray]
-    ) -> Iterator[tuple[Operation, np.ndarray | None, Any]]:
-        """Yield what `with_arrays` does; whole gradients are on the device, where they can be without a conversion."""
-        given = list(with_arrays(operations, arrays))
-        there = [
-            place
-            for place, (operation, ids, array) in enumerate(given)
-            if operation.get("op") == "apply" and ids is None and canonicalize_dtype(array.dtype) == array.dtype
-        ]
-        put = dict(zip(there, on_device([given[place][-1] for place in there], self._device), strict=True))
-        for place, (operation, ids, array) in enumerate(given):
-            yield operation, ids, put.pop(place, array)
 
     def _part(self, name: str) -> StoredPart:
         with self._lock:
@@ -314,12 +299,10 @@ def _require_restored(name: str, part: StoredPart, *needed: str) -> None:
     )
 
 
-def _fitting(name: str, value: Any, before: Any) -> Any:
+def _fitting(name: str, value: np.ndarray, before: Any) -> np.ndarray:
     if np.shape(value) != np.shape(before):
         raise InputError(
             f"A value of shape {np.shape(value)} came for {name!r}, which has shape {np.shape(before)}.",
             "Give a value of the variable's shape.",
         )
-    if isinstance(value, jax.Array) and value.dtype == before.dtype:
-        return value
     return np.asarray(value).astype(before.dtype, copy=False)
