@@ -192,7 +192,7 @@ def test_a_coordinator_that_is_gone_ends_the_part_of_its_launchers(
 ) -> None:
     run = cluster(2)
     launcher = launch(run.address)
-    until(lambda: launcher.coordinator._line)
+    until(lambda: run.server._launchers._lines)  # which takes it in after the launcher has its line
     for _, line in list(run.server._launchers._lines.values()):
         line.connection.shutdown(socket.SHUT_RDWR)
     assert launcher.coordinator.wait(SECONDS) == exits.PEER_LOST
