@@ -246,3 +246,18 @@ def test_an_epoch_of_fit_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
         model.compile("sgd", "mse")
     model.fit(np.ones((4, 2)), np.ones((4, 1)), epochs=3, verbose=0)
     assert len(calls) == 3
+
+
+def test_epochs_of_fit_leave_no_cycles() -> None:
+    found: list[int] = []
+
+    class Collect(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+            found.append(gc.collect())
+
+    with stratagem.MultiWorkerMirroredStrategy().scope():
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+    x, y = np.ones((8, 2)), np.ones((8, 1))
+    model.fit(x, y, batch_size=2, epochs=5, verbose=0, validation_data=(x, y), callbacks=[Collect()])
+    assert found[3:] == [0, 0]  # a walk over the steps of a dataset left 50 objects an epoch
