@@ -64,14 +64,16 @@ _GROWN: Final = 1.1
 """Factor by which the memory of the process has to have grown."""
 
 _SECONDS_BEFORE: Final = 10.0
-"""Seconds of `fit` before memory is tidied at the end of an epoch: a short run must not wait for it."""
+"""Seconds from the end of a process's first epoch until memory is tidied: a short run must not wait for it."""
 
 _COLLECTING: Final = 1 / 300
+"""Share of the time that collecting cycles may take: they are collected every 30 s or less often."""
+
 _GIVING_BACK: Final = 1 / 100
-"""The most of the time that these may take. Where an epoch takes 1.6 s, freed memory goes back at each one's end."""
+"""Share of the time that giving memory back may take: of epochs of 1.6 s (long_run.py), it is done after each."""
 
 _SECONDS_A_BYTE: Final = 0.4e-9
-"""What a step pays for memory that it has to take from the system: 16 ms for a block of 40 MB."""
+"""Price of memory that a step has to take from the system anew: 16 ms for a block of 40 MB."""
 
 _PLUGINS: Final = ("jax_plugins",)
 """Packages that bring accelerators to JAX, besides libtpu."""

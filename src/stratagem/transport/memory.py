@@ -37,7 +37,7 @@ LONG: Final = 64 << 10
 """Bytes from which arrays are used where they lie. A short one that is kept, as a counter is, would keep a room."""
 
 _MARKS: Final = 4096
-"""Bytes at the beginning of the memory, one for each room, which is not zero while its reader uses the room."""
+"""Bytes of a page at the beginning. One for each room is not zero while the room's reader uses it; the rest is free."""
 
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0
 _PATH: Final = re.compile(r"/proc/[0-9]{1,10}/fd/[0-9]{1,10}")

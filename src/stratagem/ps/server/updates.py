@@ -44,7 +44,8 @@ class Updater:
             variable.constraint = constraint
             self._optimizer = fresh_optimizer(optimizer)
             self._optimizer.build([variable])
-        self._initial = self._on_device([np.asarray(slot) for slot in self._optimizer.variables[_BEFORE_SLOTS:]])
+        # Bound to the device, as all later ones are: the program would be compiled anew for those.
+        self._initial = jax.device_put([slot.value for slot in self._optimizer.variables[_BEFORE_SLOTS:]], device)
         self._compiled = jax.jit(self._step)
         self._lock = threading.Lock()
 
