@@ -99,6 +99,12 @@ def _may_have_accelerators() -> bool:
 
 
 @functools.cache
+def _c_library() -> ctypes.CDLL:
+    """Return the C library: one object for all calls, as each such object is a cycle that only Python collects."""
+    return ctypes.CDLL(None)
+
+
+@functools.cache
 def keep_freed_memory() -> bool:
     """Let the C library keep what steps free.
 
@@ -108,7 +114,7 @@ def keep_freed_memory() -> bool:
     if sys.platform != "linux" or any(name in os.environ for name in _USERS_OWN):
         return False
     try:
-        set_option = ctypes.CDLL(None).mallopt
+        set_option = _c_library().mallopt
     except AttributeError:
         return False
     if not any(set_option(_MMAP_THRESHOLD, block) for block in _BLOCKS):
@@ -120,7 +126,7 @@ def keep_freed_memory() -> bool:
 def give_back() -> None:
     """Give back what is free by now, where it is kept. It takes 20 ms, and the next step new pages."""
     if _is_kept():
-        ctypes.CDLL(None).malloc_trim(0)
+        _c_library().malloc_trim(0)
 
 
 class StepMemory:
