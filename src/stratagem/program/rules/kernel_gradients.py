@@ -49,13 +49,11 @@ def quick_convolution(
         operands: The images and the kernel; in a gradient, the kernel is the gradient of the resulting images.
         result: The images that it makes; in a gradient, these are the gradient of the kernel.
     """
-    _, kernel_dims, result_dims = params["dimension_numbers"]
+    _, kernel_dims, _ = params["dimension_numbers"]
     _, kernel = operands
-    window, size = [kernel.shape[d] for d in kernel_dims[2:]], [result.shape[d] for d in result_dims[2:]]
-    if jax.__version_info__ < FIRST_SLOW_JAX or not (is_in_one_group(params) and may_be_rewritten(result)):
+    if not is_slow_gradient(params, kernel, result):
         return None
-    if max(params["lhs_dilation"]) > 1 or not math.prod(size) < math.prod(window) or math.prod(size) > MOST_PLACES:
-        return None
+    window = [kernel.shape[d] for d in kernel_dims[2:]]
     nbytes = math.prod(kernel.shape) * kernel.dtype.itemsize
     if nbytes <= 2 * _PART_BYTES:
         return None
@@ -65,6 +63,21 @@ def quick_convolution(
         return functools.partial(in_groups_of_rows, together=together, result=result, params=params)
     height = -(-window[0] // -(-of_row // _PART_BYTES))
     return functools.partial(in_strips, height=height, result=result, params=params)
+
+
+def is_slow_gradient(params: Mapping[str, Any], kernel: jax.ShapeDtypeStruct, result: jax.ShapeDtypeStruct) -> bool:
+    """Return whether a convolution is the gradient of a kernel, of a kind that XLA:CPU can be slow at.
+
+    Args:
+        params: Of the equation `conv_general_dilated`.
+        kernel: Its second operand; in a gradient, the gradient of the resulting images.
+        result: The images that it makes; in a gradient, these are the gradient of the kernel.
+    """
+    _, kernel_dims, result_dims = params["dimension_numbers"]
+    window, size = [kernel.shape[d] for d in kernel_dims[2:]], [result.shape[d] for d in result_dims[2:]]
+    if jax.__version_info__ < FIRST_SLOW_JAX or not (is_in_one_group(params) and may_be_rewritten(result)):
+        return False
+    return max(params["lhs_dilation"]) == 1 and math.prod(size) < math.prod(window) and math.prod(size) <= MOST_PLACES
 
 
 def in_groups_of_rows(

@@ -19,7 +19,7 @@ from tests.unit.program.rules.convolving import (
     with_gradients,
 )
 
-from stratagem.program.rules import kernel_products
+from stratagem.program.rules import kernel_gradients, kernel_products
 from stratagem.program.rules.cpu import suited_to_cpu
 
 NDHWC = ("NDHWC", "DHWIO", "NDHWC")
@@ -60,7 +60,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def any_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_products, "FIRST_SLOW_JAX", (0,))
+    monkeypatch.setattr(kernel_gradients, "FIRST_SLOW_JAX", (0,))
     monkeypatch.setattr(kernel_products, "_LEAST_CHANNELS", 1)
     monkeypatch.setattr(kernel_products, "_LEAST_BYTES", 1)
     monkeypatch.setattr(kernel_products, "_PART_BYTES", 1)
@@ -136,7 +136,7 @@ def test_those_of_few_channels_or_bytes_stay_convolutions(name: str, monkeypatch
 
 
 def test_older_versions_of_jax_are_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_products, "FIRST_SLOW_JAX", (99,))
+    monkeypatch.setattr(kernel_gradients, "FIRST_SLOW_JAX", (99,))
     program = jax.make_jaxpr(suited_to_cpu(with_gradients(conv)))(numbers(8, 6, 5, 3), numbers(3, 3, 3, 4))
     assert "dot_general" not in str(program)
 
