@@ -260,7 +260,7 @@ class _CompiledFunction(Program):
         pure = with_checked_numbers(self._pure) if alone else self._pure
         if (jax.default_backend() if mesh is None else mesh.devices[0].platform) == "cpu":
             pure = suited_to_cpu(pure)
-        program = jitted(pure, options_for(mesh) if mesh is not None else {})
+        program = jitted(pure, options_for(mesh))
         compares = not alone and self.world is None
         self._compiled: Callable[..., Any] = ComparedProgram(call.name, program) if compares else program
         if isinstance(mesh, DescribedMesh):

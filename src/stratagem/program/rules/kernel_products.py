@@ -14,8 +14,12 @@ an AMD EPYC with AVX2, milliseconds, 2026-11-30, JAX 0.10.2:
 | 16, 17, 17, 128   | 7, 1, 128, 128           | 88              | 42              | 17       |
 | 4, 16, 16, 16, 32 | 3, 3, 3, 32, 64          | 110             | 140             | 30       |
 
-The fourth column is `kernel_gradients`. Where kernels have five columns, images one direction or few channels, that is
-as fast or faster: for a kernel of (3, 64, 128) on (32, 200, 64) it takes 5.0, and products 6.3.
+The fourth column is `kernel_gradients`. On an AMD EPYC with AVX-512, where products of matrices have 100 GFLOP/s, this
+takes 0.41 to 1.02 of the time of JAX's convolutions: 18 and 44 ms for images of (64, 26, 26, 32) and a kernel of
+(3, 3, 32, 64), 15.4 and 15.0 for (16, 32, 32, 64) and (3, 3, 64, 64).
+
+Where kernels have five columns, images one direction or few channels, convolutions are as fast or faster: one for a
+kernel of (3, 64, 128) on (32, 200, 64) takes 5.0, and products 6.3.
 """
 
 from __future__ import annotations
