@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stratagem.core.environment import XLA_AS_IS
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.program import options
 from stratagem.program.options import CompiledWith, jitted, options_for, pack_bytes
@@ -76,6 +77,9 @@ def test_one_core_runs_loops_in_another_order_unless_the_user_has_chosen(
     assert options_for(None) == (ONE_CORE if jax.__version_info__ >= (0, 9) else {})
     assert options_for(ReplicaMesh(jax.devices()[:2])) == options_for(None)
     assert options_for(mesh("cpu", 2, multi_process=True)) == {}  # gradients are to be there early
+    monkeypatch.setenv(XLA_AS_IS, "1")
+    assert options_for(None) == {}
+    monkeypatch.delenv(XLA_AS_IS)
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_scheduler_type=CPU_SCHEDULER_TYPE_CONCURRENCY_OPTIMIZED")
     assert options_for(None) == {}
 
