@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from stratagem.program.compat import needed_part
 from stratagem.program.guards import is_hashable
 from stratagem.program.lru import LastUsed
+from stratagem.program.options import jitted, options_for
 from stratagem.program.rules.cpu import suited_to_cpu
 
 _MOST_PROGRAMS: Final = 128
@@ -94,7 +95,7 @@ class Replay:
             bare = copy.copy(self)  # a compiled program must not keep the operands
             bare._operations = [operation._replace(operands=()) for operation in self._operations]
             compute = suited_to_cpu(bare._compute) if jax.default_backend() == "cpu" else bare._compute
-            program = jax.jit(compute)
+            program = jitted(compute, options_for(None))
         return _programs.keep(signature, program)
 
     def _compute(

@@ -46,6 +46,7 @@ from jax.sharding import SingleDeviceSharding
 from stratagem.core.cores import available_cores
 from stratagem.core.environment import XLA_AS_IS
 from stratagem.core.log import announce_once
+from stratagem.mesh.described import DescribedMesh
 from stratagem.mesh.mesh import Device, ReplicaMesh, Tree
 from stratagem.program.compat import is_tracing
 
@@ -95,7 +96,7 @@ def options_for(mesh: ReplicaMesh | None) -> Options:
     device = jax.devices()[0] if mesh is None else mesh.devices[0]
     if device.platform == "gpu" and mesh is not None and mesh.size > 1:
         options = _OF_GPUS
-    elif device.platform == "cpu" and (mesh is None or not mesh.multi_process) and _has_one_core():
+    elif device.platform == "cpu" and available_cores() == 1 and _is_alone(mesh) and os.environ.get(XLA_AS_IS) != "1":
         options = _OF_ONE_CORE
     else:
         return {}
@@ -103,9 +104,9 @@ def options_for(mesh: ReplicaMesh | None) -> Options:
     return {name: value for name, value in options.items() if name not in chosen and _takes(device, name, value)}
 
 
-def _has_one_core() -> bool:
-    """Return whether loops run one after the other in this process, and XLA is not to stay as it is."""
-    return available_cores() == 1 and os.environ.get(XLA_AS_IS) != "1"
+def _is_alone(mesh: ReplicaMesh | None) -> bool:
+    """Return whether all replicas are in this process; described ones run elsewhere, with cores that nobody knows."""
+    return mesh is None or not (mesh.multi_process or isinstance(mesh, DescribedMesh))
 
 
 @functools.cache

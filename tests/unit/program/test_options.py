@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from stratagem.core.environment import XLA_AS_IS
+from stratagem.mesh.described import DescribedMesh
 from stratagem.mesh.mesh import ReplicaMesh
 from stratagem.program import options
 from stratagem.program.options import CompiledWith, jitted, options_for, pack_bytes
@@ -77,6 +78,7 @@ def test_one_core_runs_loops_in_another_order_unless_the_user_has_chosen(
     assert options_for(None) == (ONE_CORE if jax.__version_info__ >= (0, 9) else {})
     assert options_for(ReplicaMesh(jax.devices()[:2])) == options_for(None)
     assert options_for(mesh("cpu", 2, multi_process=True)) == {}  # gradients are to be there early
+    assert options_for(DescribedMesh(jax.devices()[:2])) == {}
     monkeypatch.setenv(XLA_AS_IS, "1")
     assert options_for(None) == {}
     monkeypatch.delenv(XLA_AS_IS)
@@ -118,6 +120,8 @@ def test_a_program_with_options_may_be_a_part_of_another() -> None:
     assert first.is_deleted()
     whole = jax.jit(lambda x: program(x, x)[0].sum())
     assert float(whole(jnp.ones(3))) == 6.0
+    known = np.ones(3, np.float32)
+    assert float(jax.jit(lambda x: program(known, known)[0].sum() + x)(1.0)) == 7.0
     assert program.lower(jnp.ones(3), jnp.ones(3)).compile()(jnp.ones(3), jnp.ones(3))[1].tolist() == [2.0] * 3
 
 
