@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from sphinx.cmd.build import main as sphinx
 from tools.site import reference
 from tools.site.pages import Pages
 
@@ -18,6 +18,9 @@ SITE = ROOT / "build" / "site"
 def build(target: Path) -> int:
     """Build the site; return the exit code of Sphinx, which is not zero after a warning.
 
+    Sphinx reads pages in processes that it forks, so it has a process of its own: a fork of one in which JAX has
+    started may hang, and JAX warns of it.
+
     Args:
         target: The folder of the site, which is not there yet.
     """
@@ -26,7 +29,9 @@ def build(target: Path) -> int:
         sources = Path(name)
         Pages(ROOT).write(sources)
         reference.write(sources / "reference")
-        return sphinx(["-j", "auto", "-b", "html", "-c", settings, "-W", "--keep-going", "-q", name, str(target)])
+        options = ["-j", "auto", "-b", "html", "-c", settings, "-W", "--keep-going", "-q"]
+        command = [sys.executable, "-m", "sphinx", *options, name, str(target)]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def main() -> int:
