@@ -14,14 +14,17 @@ import gc
 import glob
 import os
 import sys
+import time
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Final
+from typing import Any, Final
 
 import jax
 
 from stratagem.core.clock import Clock
+from stratagem.core.cores import available_cores
 from stratagem.core.counters import resident_bytes
+from stratagem.core.huge_pages import are_for_the_asking, ask_for_free_memory
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
@@ -29,8 +32,8 @@ _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 """Parameters of `mallopt(3)`."""
 
-_KEPT: Final = 1 << 30
-"""Bytes that stay. Without a limit the most that was ever needed at one time would."""
+_NEVER: Final = -1
+"""Freed memory at the end of the heap stays, however much it is, until `give_back`."""
 
 _BLOCKS: Final = (1 << 30, 1 << 25)
 """Blocks of fewer bytes come from memory that stays: the first of these limits that the C library takes; older ones
@@ -50,6 +53,7 @@ _USERS_OWN: Final = (
     "MALLOC_TOP_PAD_",
     "MALLOC_MMAP_THRESHOLD_",
     "MALLOC_ARENA_MAX",
+    "MALLOC_PERTURB_",
     "GLIBC_TUNABLES",
 )
 """Environment variables with which a user decides instead."""
@@ -74,6 +78,9 @@ _GIVING_BACK: Final = 1 / 100
 
 _SECONDS_A_BYTE: Final = 0.4e-9
 """Price of memory that a step has to take from the system anew: 16 ms for a block of 40 MB."""
+
+_SECONDS_A_HUGE_BYTE: Final = 0.1e-9
+"""The same in huge pages (0.07 to 0.1, Intel Xeon)."""
 
 _PLUGINS: Final = ("jax_plugins",)
 """Packages that bring accelerators to JAX, besides libtpu."""
@@ -119,14 +126,22 @@ def keep_freed_memory() -> bool:
         return False
     if not any(set_option(_MMAP_THRESHOLD, block) for block in _BLOCKS):
         return False
-    options = {_TRIM_THRESHOLD: _KEPT, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
-    return all(set_option(name, value) for name, value in options.items())
+    options = {_TRIM_THRESHOLD: _NEVER, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
+    if not all(set_option(name, value) for name, value in options.items()):
+        return False
+    ask_for_free_memory(_c_library())
+    return True
 
 
-def give_back() -> None:
-    """Give back what is free by now, where it is kept. It takes 20 ms, and the next step new pages."""
+def give_back(*, step_runs: bool = False) -> None:
+    """Give back what is free by now, where it is kept. It takes 20 ms, and the next step new pages.
+
+    Args:
+        step_runs: Whether a step runs meanwhile.
+    """
     if _is_kept():
         _c_library().malloc_trim(0)
+        ask_for_free_memory(_c_library(), step_runs=step_runs)
 
 
 class StepMemory:
@@ -148,14 +163,23 @@ class StepMemory:
         self._calls = 0 if nbytes >= _WORTH else None
         self._usual: int | None = None
 
-    def tidy(self) -> None:
-        """Give freed memory back, before the first step and after each of the first ones, and where more is kept."""
+    def tidy(self, results: Any = None) -> None:
+        """Give freed memory back, before the first step and after each of the first ones, and where more is kept.
+
+        Args:
+            results: Those of the step that was begun last, None before the first. What compiling took goes back while
+                that step runs, and its own memory when they are there.
+        """
         if self._calls is None:
             return
         self._calls += 1
-        is_power_of_two = not self._calls & (self._calls - 1)
-        if self._calls <= _FIRST or (is_power_of_two and self._has_grown()):
-            give_back()
+        is_first = self._calls <= _FIRST
+        if is_first:
+            give_back(step_runs=results is not None)
+        if results is not None and (is_first or not self._calls & (self._calls - 1)):
+            jax.block_until_ready(results)
+            if is_first or self._has_grown():
+                give_back()
 
     def _has_grown(self) -> bool:
         """Whether the process takes more than when this was asked first."""
@@ -166,19 +190,27 @@ class StepMemory:
         return resident >= _GROWN * self._usual
 
 
+class BusyClock(Clock):
+    """The time that all cores of this process were busy. Pauses of the program do not count."""
+
+    def now(self) -> float:
+        """Return those seconds, since the start."""
+        return time.process_time() / available_cores()
+
+
 class NowAndThen:
-    """Something that may be done at any time, and takes little of all time.
+    """Something that may be done at any time, and takes little of the time that a process computes.
 
     Args:
         do: Does it; returns how many seconds it will cost besides, later.
-        share: The most of all time that it may take.
+        share: The most of that time that it may take.
         clock: Where time comes from.
     """
 
     def __init__(self, do: Callable[[], float], share: float, clock: Clock | None = None) -> None:
         self._do = do
         self._share = share
-        self._clock = clock or Clock()
+        self._clock = clock or BusyClock()
         self._due: float | None = None
 
     def __call__(self) -> None:
@@ -203,7 +235,8 @@ def _give_back() -> float:
         return 0.0
     before = resident_bytes()
     give_back()
-    return max(0, before - resident_bytes()) * _SECONDS_A_BYTE
+    price = _SECONDS_A_HUGE_BYTE if are_for_the_asking() else _SECONDS_A_BYTE
+    return max(0, before - resident_bytes()) * price
 
 
 _BETWEEN_EPOCHS: Final = (
