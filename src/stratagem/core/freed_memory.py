@@ -8,7 +8,6 @@ page faults, 99 without any; a small GPT with 10,000 words: 132 ms a step with 4
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import gc
 import glob
@@ -24,7 +23,8 @@ import jax
 from stratagem.core.clock import Clock
 from stratagem.core.cores import available_cores
 from stratagem.core.counters import resident_bytes
-from stratagem.core.huge_pages import are_for_the_asking, ask_for_free_memory
+from stratagem.core.heap import c_library, free_pieces
+from stratagem.core.huge_pages import are_for_the_asking, name_free_memory
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
@@ -76,11 +76,15 @@ _COLLECTING: Final = 1 / 300
 _GIVING_BACK: Final = 1 / 100
 """Share of the time that giving memory back may take: of epochs of 1.6 s (long_run.py), it is done after each."""
 
+_CHEAP: Final = 1 << 25
+"""Bytes that steps may take from the system anew in each epoch."""
+
 _SECONDS_A_BYTE: Final = 0.4e-9
 """Price of memory that a step has to take from the system anew: 16 ms for a block of 40 MB."""
 
 _SECONDS_A_HUGE_BYTE: Final = 0.1e-9
-"""The same in huge pages (0.07 to 0.1, Intel Xeon)."""
+"""The same in huge pages (0.07 to 0.1, Intel Xeon). In some virtual machines it is 2.5e-9 for what was free for some
+seconds, as their hosts take that back."""
 
 _PLUGINS: Final = ("jax_plugins",)
 """Packages that bring accelerators to JAX, besides libtpu."""
@@ -106,12 +110,6 @@ def _may_have_accelerators() -> bool:
 
 
 @functools.cache
-def _c_library() -> ctypes.CDLL:
-    """Return the C library: one object for all calls, as each such object is a cycle that only Python collects."""
-    return ctypes.CDLL(None)
-
-
-@functools.cache
 def keep_freed_memory() -> bool:
     """Let the C library keep what steps free.
 
@@ -121,7 +119,7 @@ def keep_freed_memory() -> bool:
     if sys.platform != "linux" or any(name in os.environ for name in _USERS_OWN):
         return False
     try:
-        set_option = _c_library().mallopt
+        set_option = c_library().mallopt
     except AttributeError:
         return False
     if not any(set_option(_MMAP_THRESHOLD, block) for block in _BLOCKS):
@@ -129,19 +127,28 @@ def keep_freed_memory() -> bool:
     options = {_TRIM_THRESHOLD: _NEVER, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
     if not all(set_option(name, value) for name, value in options.items()):
         return False
-    ask_for_free_memory(_c_library())
+    if are_for_the_asking():
+        with free_pieces() as pieces:
+            name_free_memory(pieces, step_runs=False)
     return True
 
 
-def give_back(*, step_runs: bool = False) -> None:
+def give_back(*, keep_large: bool = False, step_runs: bool = False) -> None:
     """Give back what is free by now, where it is kept. It takes 20 ms, and the next step new pages.
 
     Args:
+        keep_large: Whether pieces of many MB stay, which the steps that come take again.
         step_runs: Whether a step runs meanwhile.
     """
-    if _is_kept():
-        _c_library().malloc_trim(0)
-        ask_for_free_memory(_c_library(), step_runs=step_runs)
+    if not _is_kept():
+        return
+    if not keep_large:
+        c_library().malloc_trim(0)
+    with free_pieces() as pieces:
+        if keep_large:
+            c_library().malloc_trim(0)
+        if are_for_the_asking():
+            name_free_memory(pieces, step_runs=step_runs)
 
 
 class StepMemory:
@@ -230,18 +237,32 @@ def _collect_cycles() -> float:
     return 0.0
 
 
-def _give_back() -> float:
-    if not _is_kept():  # nor is there a count of resident bytes on other systems
-        return 0.0
-    before = resident_bytes()
-    give_back()
-    price = _SECONDS_A_HUGE_BYTE if are_for_the_asking() else _SECONDS_A_BYTE
-    return max(0, before - resident_bytes()) * price
+class EpochMemory:
+    """Memory at the ends of epochs: it goes back, but for large pieces if they are much and no more than usual."""
+
+    def __init__(self) -> None:
+        self._least: int | None = None
+        self._usual: int | None = None
+
+    def __call__(self) -> float:
+        """Give it back; return how many seconds the next steps will need to take it anew."""
+        if not _is_kept():  # nor is there a count of resident bytes on other systems
+            return 0.0
+        before = resident_bytes()
+        whole = self._least is None or before - self._least <= _CHEAP
+        if not whole:
+            self._usual = self._usual or before
+            whole = before >= _GROWN * self._usual
+        give_back(keep_large=not whole)
+        after = resident_bytes()
+        if whole:
+            self._least, self._usual = after, None
+        return max(0, before - after) * (_SECONDS_A_HUGE_BYTE if are_for_the_asking() else _SECONDS_A_BYTE)
 
 
 _BETWEEN_EPOCHS: Final = (
     NowAndThen(_collect_cycles, _COLLECTING),
-    NowAndThen(_give_back, _GIVING_BACK),
+    NowAndThen(EpochMemory(), _GIVING_BACK),
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,6 +23,7 @@ from stratagem import keras
 from stratagem.core import freed_memory
 from stratagem.core.clock import Clock
 from stratagem.core.freed_memory import NowAndThen
+from stratagem.core.heap import Piece
 
 COUNTING = """
 import resource
@@ -102,7 +105,7 @@ import keras, numpy as np
 from stratagem.core import freed_memory
 
 if sys.argv[1] == "keep all":
-    freed_memory.give_back = lambda step_runs=False: None
+    freed_memory.give_back = lambda **how: None
 
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
@@ -146,10 +149,10 @@ def test_only_the_step_memory_of_large_programs_give_memory_back(
     calls: list[int] = []
     freed_memory.keep_freed_memory()
     library = SimpleNamespace(malloc_trim=calls.append)
-    monkeypatch.setattr(freed_memory, "ask_for_free_memory", lambda library, step_runs: None)
+    monkeypatch.setattr(freed_memory, "name_free_memory", lambda pieces, step_runs: None)
     monkeypatch.setattr(freed_memory, "keep_freed_memory", functools.lru_cache(lambda: True))
     freed_memory.keep_freed_memory()
-    monkeypatch.setattr(freed_memory, "_c_library", lambda: library)
+    monkeypatch.setattr(freed_memory, "c_library", lambda: library)
     memory = freed_memory.StepMemory(nbytes)
     for _ in range(10):
         memory.tidy()
@@ -169,8 +172,8 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
 
     library = SimpleNamespace(malloc_trim=lambda pad: trims.append(now[0]))
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
-    monkeypatch.setattr(freed_memory, "_c_library", lambda: library)
-    monkeypatch.setattr(freed_memory, "ask_for_free_memory", lambda library, step_runs: None)
+    monkeypatch.setattr(freed_memory, "c_library", lambda: library)
+    monkeypatch.setattr(freed_memory, "name_free_memory", lambda pieces, step_runs: None)
     monkeypatch.setattr(freed_memory, "resident_bytes", lambda: resident[now[0]])
     steps = freed_memory.StepMemory(1 << 30)
     for now[0] in calls:
@@ -239,17 +242,46 @@ def test_cycles_are_collected_between_epochs_unless_the_program_has_switched_tha
 
 @pytest.mark.parametrize(("huge", "seconds"), [(False, 0.2), (True, 0.05)])
 def test_freed_memory_goes_back_between_epochs(huge: bool, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    freed_memory.keep_freed_memory()
-    monkeypatch.setattr(freed_memory, "are_for_the_asking", lambda: huge)
-    calls: list[int] = []
-    asked: list[object] = []
+    calls: list[bool] = []
     resident = iter([700, 200])
-    monkeypatch.setattr(freed_memory, "_c_library", lambda: SimpleNamespace(malloc_trim=calls.append))
-    monkeypatch.setattr(freed_memory, "ask_for_free_memory", lambda library, step_runs: asked.append(library))
+    monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
+    monkeypatch.setattr(freed_memory, "are_for_the_asking", lambda: huge)
+    monkeypatch.setattr(freed_memory, "give_back", lambda keep_large: calls.append(keep_large))
     monkeypatch.setattr(freed_memory, "resident_bytes", lambda: next(resident) * 1_000_000)
-    assert freed_memory._give_back() == pytest.approx(seconds)
-    assert calls == [0]
-    assert len(asked) == 1  # what went back is huge pages again when it is taken
+    assert freed_memory.EpochMemory()() == pytest.approx(seconds)
+    assert calls == [False]
+
+
+def test_much_that_the_next_epoch_takes_again_stays_unless_it_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before and after each call: little goes back each time, much stays until it is a tenth more than usual."""
+    found = [(400, 300), (320, 300), (640, 630), (660, 650), (700, 690), (710, 300), (650, 640), (660, 650)]
+    kept: list[bool] = []
+    resident = iter([number * 1_000_000 for pair in found for number in pair])
+    monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
+    monkeypatch.setattr(freed_memory, "give_back", lambda keep_large: kept.append(keep_large))
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: next(resident))
+    memory = freed_memory.EpochMemory()
+    for _ in found:
+        memory()
+    assert kept == [False, False, True, True, True, False, True, True]
+
+
+@pytest.mark.parametrize(("keep_large", "order"), [(False, ["trim", "hold", "name"]), (True, ["hold", "trim", "name"])])
+def test_what_is_held_does_not_go_back(keep_large: bool, order: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    did: list[str] = []
+
+    @contextlib.contextmanager
+    def free_pieces() -> Iterator[list[Piece]]:
+        did.append("hold")
+        yield []
+
+    monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
+    monkeypatch.setattr(freed_memory, "are_for_the_asking", lambda: True)
+    monkeypatch.setattr(freed_memory, "free_pieces", free_pieces)
+    monkeypatch.setattr(freed_memory, "name_free_memory", lambda pieces, step_runs: did.append("name"))
+    monkeypatch.setattr(freed_memory, "c_library", lambda: SimpleNamespace(malloc_trim=lambda pad: did.append("trim")))
+    freed_memory.give_back(keep_large=keep_large)
+    assert did == order
 
 
 def test_the_time_that_a_process_is_busy_is_that_of_all_its_cores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,12 @@ import mmap
 import resource
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from stratagem.core import huge_pages
+from stratagem.core import heap, huge_pages
 
 MADVISE = "always [madvise] never\n"
 
@@ -100,83 +99,53 @@ def test_they_are_asked_for_where_that_brings_them_and_costs_nothing(
     assert huge_pages.are_for_the_asking.__wrapped__() == is_asked
 
 
-class Library:
-    """A C library with a heap of two free pieces.
-
-    Args:
-        end: Where the heap ends.
-        pieces: Begin and size of each free piece of it.
-        has_more: Whether the system has addresses for more.
-    """
-
-    def __init__(self, end: int, pieces: Sequence[tuple[int, int]], *, has_more: bool = True) -> None:
-        self._end = end
-        self._pieces = list(pieces)
-        self._has_more = has_more
-        self.taken: list[tuple[int, int]] = []
-        self.advised: list[tuple[int, int, int]] = []
-        self.sbrk = lambda size: self._end
-        self.malloc = lambda size: self._take(size)
-        self.free = lambda block: self._give(block)
-        self.madvise = lambda begin, size, advice: self.advised.append((begin.value, begin.value + size.value, advice))
-
-    def _take(self, size: ctypes.c_size_t) -> int | None:
-        for number, (begin, free) in enumerate(self._pieces):
-            if size.value <= free:
-                self._pieces[number] = begin + size.value, free - size.value
-                self.taken.append((begin, size.value))
-                return begin
-        if not self._has_more:
-            return None
-        begin = max([self._end, *(begin + size for begin, size in self.taken)])
-        self.taken.append((begin, size.value))
-        return begin
-
-    def _give(self, block: ctypes.c_void_p) -> None:
-        if block.value is not None:
-            self.taken.remove(next(each for each in self.taken if each[0] == block.value))
-
-
 END = 1 << 40
 
 
-def asked(library: Library, monkeypatch: pytest.MonkeyPatch, *, step_runs: bool = False) -> None:
-    monkeypatch.setattr(huge_pages, "are_for_the_asking", lambda: True)
-    monkeypatch.setattr(huge_pages, "_first_end", lambda library: END - (1 << 30))
-    huge_pages.ask_for_free_memory(library, step_runs=step_runs)  # pyright: ignore[reportArgumentType]
-    assert library.taken == []
+@pytest.fixture
+def advised(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
+    """What Linux is told of a heap that ends at END: begin, end, advice."""
+    told: list[tuple[int, int, int]] = []
+
+    def madvise(begin: ctypes.c_void_p, size: ctypes.c_size_t, advice: int) -> None:
+        assert begin.value is not None
+        told.append((begin.value, begin.value + size.value, advice))
+
+    monkeypatch.setattr(huge_pages, "c_library", lambda: SimpleNamespace(madvise=madvise))
+    monkeypatch.setattr(huge_pages, "first_end_of_heap", lambda: END - (1 << 30))
+    monkeypatch.setattr(huge_pages, "end_of_heap", lambda: END)
+    return told
 
 
-def test_free_memory_is_for_huge_pages_and_what_is_in_use_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    large, small = END - (1 << 29), END - (1 << 20)
-    library = Library(END, [(large, 100 << 20), (small, 1 << 20)])
-    asked(library, monkeypatch)
-    (begin, end, advice), *others = library.advised
-    assert (begin, end, advice) == (END - (1 << 30), END, mmap.MADV_NOHUGEPAGE)
-    assert {advice for _, _, advice in others} == {mmap.MADV_HUGEPAGE}
-    ahead = sorted(each[:2] for each in others if each[0] >= END)
-    assert sum(end - begin for begin, end in ahead) == 4 * huge_pages._LARGEST
-    inside = sorted(each[:2] for each in others if each[0] < END)
-    assert inside[0][0] == large
-    assert all(first[1] == second[0] for first, second in itertools.pairwise(inside))
-    assert 0 <= large + (100 << 20) - inside[-1][1] < 2 * huge_pages._LEAST  # and none of the small piece
+def test_free_memory_is_for_huge_pages_and_what_is_in_use_is_not(
+    advised: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = itertools.count(END, heap.LARGEST)
+    monkeypatch.setattr(huge_pages, "take", lambda size: heap.Piece(next(more), size))
+    pieces = [heap.Piece(END - (1 << 29) + 16, 100 << 20)]  # blocks do not begin at pages
+    huge_pages.name_free_memory(pieces, step_runs=False)
+    first, second, *ahead = advised
+    assert first == (END - (1 << 30), END, mmap.MADV_NOHUGEPAGE)
+    assert second == (END - (1 << 29), END - (1 << 29) + 16 + (100 << 20), mmap.MADV_HUGEPAGE)
+    assert ahead == [
+        (END + number * heap.LARGEST, END + (number + 1) * heap.LARGEST, mmap.MADV_HUGEPAGE) for number in range(4)
+    ]
+    assert len(pieces) == 5  # the caller frees what was added
 
 
-def test_memory_of_a_step_that_runs_stays_for_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library(END, [])
-    asked(library, monkeypatch, step_runs=True)
-    assert {advice for _, _, advice in library.advised} == {mmap.MADV_HUGEPAGE}
+def test_the_heap_grows_only_where_it_is_not_free_enough(
+    advised: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huge_pages, "take", lambda size: pytest.fail("more was taken"))
+    pieces = [heap.Piece(END - number * heap.LARGEST, heap.LARGEST) for number in range(1, 5)]
+    huge_pages.name_free_memory(pieces, step_runs=True)
+    assert len(advised) == 4
+    assert {advice for _, _, advice in advised} == {mmap.MADV_HUGEPAGE}  # nothing of the step that runs
 
 
-def test_where_the_system_has_no_more_addresses_only_the_heap_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    library = Library(END, [(END - (1 << 29), 64 << 20)], has_more=False)
-    asked(library, monkeypatch)
-    assert library.advised[0] == (END - (1 << 30), END, mmap.MADV_NOHUGEPAGE)
-    assert {advice for _, _, advice in library.advised[1:]} == {mmap.MADV_HUGEPAGE}
-    named = sum(end - begin for begin, end, _ in library.advised[1:])
-    assert (64 << 20) - 2 * huge_pages._LEAST < named <= 64 << 20
-
-
-def test_nothing_is_taken_where_nothing_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huge_pages, "are_for_the_asking", lambda: False)
-    huge_pages.ask_for_free_memory(SimpleNamespace())  # pyright: ignore[reportArgumentType]
+def test_where_the_system_has_no_more_addresses_what_is_free_is_named(
+    advised: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huge_pages, "take", lambda size: None)
+    huge_pages.name_free_memory([heap.Piece(END - (1 << 29), 4096)], step_runs=True)
+    assert advised == [(END - (1 << 29), END - (1 << 29) + 4096, mmap.MADV_HUGEPAGE)]
