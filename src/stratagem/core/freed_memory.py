@@ -83,8 +83,10 @@ _SECONDS_A_BYTE: Final = 0.4e-9
 """Price of memory that a step has to take from the system anew: 16 ms for a block of 40 MB."""
 
 _SECONDS_A_HUGE_BYTE: Final = 0.1e-9
-"""The same in huge pages (0.07 to 0.1, Intel Xeon). In some virtual machines it is 2.5e-9 for what was free for some
-seconds, as their hosts take that back."""
+"""The same in huge pages (0.07 to 0.1, Intel Xeon)."""
+
+_SECONDS_A_LOST_BYTE: Final = 2.5e-9
+"""The same in a virtual machine whose host takes back what was free for some seconds, as it may much of it."""
 
 _PLUGINS: Final = ("jax_plugins",)
 """Packages that bring accelerators to JAX, besides libtpu."""
@@ -257,7 +259,8 @@ class EpochMemory:
         after = resident_bytes()
         if whole:
             self._least, self._usual = after, None
-        return max(0, before - after) * (_SECONDS_A_HUGE_BYTE if are_for_the_asking() else _SECONDS_A_BYTE)
+        price = _SECONDS_A_HUGE_BYTE if are_for_the_asking() else _SECONDS_A_BYTE
+        return max(0, before - after) * (price if before - after <= _CHEAP else _SECONDS_A_LOST_BYTE)
 
 
 _BETWEEN_EPOCHS: Final = (

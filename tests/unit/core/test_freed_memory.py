@@ -240,10 +240,14 @@ def test_cycles_are_collected_between_epochs_unless_the_program_has_switched_tha
     assert (gone() is None) == is_enabled
 
 
-@pytest.mark.parametrize(("huge", "seconds"), [(False, 0.2), (True, 0.05)])
-def test_freed_memory_goes_back_between_epochs(huge: bool, seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("megabytes", "huge", "seconds"), [(20, False, 0.008), (20, True, 0.002), (500, False, 1.25), (500, True, 1.25)]
+)
+def test_freed_memory_goes_back_between_epochs(
+    megabytes: int, huge: bool, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[bool] = []
-    resident = iter([700, 200])
+    resident = iter([200 + megabytes, 200])
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
     monkeypatch.setattr(freed_memory, "are_for_the_asking", lambda: huge)
     monkeypatch.setattr(freed_memory, "give_back", lambda keep_large: calls.append(keep_large))
