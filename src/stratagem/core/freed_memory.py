@@ -146,6 +146,8 @@ def give_back(*, keep_large: bool = False, step_runs: bool = False) -> None:
         return
     if not keep_large:
         c_library().malloc_trim(0)
+    if not keep_large and not are_for_the_asking():
+        return
     with free_pieces() as pieces:
         if keep_large:
             c_library().malloc_trim(0)

@@ -2,7 +2,23 @@
 
 Most systems give such pages only for addresses that a program has named (`enabled` in `SETTING` is `madvise`), and
 neither JAX nor the C library names any. Intermediate results are blocks of many MB. In pages of 4 KiB the processor
-looks each page up in a table, in two tables in a virtual machine, and reads ahead within a page only. FIGURES
+looks each page up in a table, in two tables in a virtual machine, and reads ahead within a page only. A step
+in huge pages, in that of before, one core of an Intel Xeon in a virtual machine, 2026-11-30, JAX 0.10.2, means of two
+processes with and two without, in turns in one run. Within the hour the machine became faster, which steps in pages of
+4 KiB gained most from; whether its host had found large pages for it is not known.
+
+| network                  | first  | later |
+| ------------------------ | ------ | ----- |
+| Vision Transformer       | 0.71   | 0.91  |
+| recommender              | 0.69   | 0.92  |
+| small GPT                | 0.73   | 0.86  |
+| encoder as BERT's        | 0.75   | 0.93  |
+| U-Net                    | 0.79   | 0.92  |
+| GRU in both directions   | 0.82   | 0.98  |
+| MNIST CNN                | 0.86   | 0.95  |
+| ResNet-18                | 0.93   | 0.99  |
+
+The second column is that of this code, the first of code that did not name again what is in use.
 """
 
 from __future__ import annotations
