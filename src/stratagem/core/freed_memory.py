@@ -179,7 +179,7 @@ class StepMemory:
 
         Args:
             results: Those of the step that was begun last, None before the first. What compiling took goes back while
-                that step runs, and its own memory when they are there.
+                that step runs, and its own memory when they are there. Without arrays nobody knows when that is.
         """
         if self._calls is None:
             return
@@ -187,10 +187,12 @@ class StepMemory:
         is_first = self._calls <= _FIRST
         if is_first:
             give_back(step_runs=results is not None)
-        if results is not None and (is_first or not self._calls & (self._calls - 1)):
-            jax.block_until_ready(results)
-            if is_first or self._has_grown():
-                give_back()
+        if results is None or (not is_first and self._calls & (self._calls - 1)):
+            return
+        arrays = [leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.Array)]
+        jax.block_until_ready(arrays)
+        if arrays if is_first else self._has_grown():
+            give_back(step_runs=not arrays)
 
     def _has_grown(self) -> bool:
         """Whether the process takes more than when this was asked first."""

@@ -143,10 +143,10 @@ class Step:
             logs, changed = program([values[i] for i in rewritten], [values[i] for i in reading], batch.data)
             if self.mesh.waits_for_steps:
                 jax.block_until_ready((logs, changed))
-            self._step_memory.tidy((logs, changed))
             # Also where an assertion fails: the program has reused the memory of the values before.
             for i, value in zip(rewritten, changed, strict=True):
                 values[i] = value
+            self._step_memory.tidy((logs, changed))
         return logs
 
     def _tell_of_many_shapes(self) -> None:

@@ -150,7 +150,7 @@ class Program(abc.ABC):
                 self._step_memory.tidy()
             with self.progress.during(self._phase, 1, f"the function `{call.name}`", self.is_joint):
                 result = tracing_anew(lambda: self.run(arrays, numbers))
-                self._step_memory.tidy(result)
+                self._step_memory.tidy((result,))
         self._phase = Phase.STEP
         return result
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -165,11 +167,7 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
     resident = {4: 100, 8: 105, 16: 130, 32: 109, 64: 111}
     calls = iter(range(1, 100))
     now, waits = [0], []
-
-    class Results:
-        def block_until_ready(self) -> None:
-            waits.append(now[0])
-
+    monkeypatch.setattr(jax, "block_until_ready", lambda arrays: waits.append(now[0]))
     library = SimpleNamespace(malloc_trim=lambda pad: trims.append(now[0]))
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
     monkeypatch.setattr(freed_memory, "c_library", lambda: library)
@@ -177,9 +175,18 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
     monkeypatch.setattr(freed_memory, "resident_bytes", lambda: resident[now[0]])
     steps = freed_memory.StepMemory(1 << 30)
     for now[0] in calls:
-        steps.tidy(None if now[0] == 1 else Results())
+        steps.tidy(None if now[0] == 1 else (jnp.zeros(2), "a name"))
     assert trims == [1, 2, 2, 3, 3, 16, 64]
     assert waits == [2, 3, 4, 8, 16, 32, 64]  # what a step took is free when its results are there
+
+
+def test_memory_of_a_step_without_results_stays_as_it_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[bool] = []
+    monkeypatch.setattr(freed_memory, "give_back", lambda step_runs: calls.append(step_runs))
+    steps = freed_memory.StepMemory(1 << 30)
+    for results in (None, (None,), (None,)):
+        steps.tidy(results)
+    assert calls == [False, True, True]
 
 
 def test_where_nothing_is_kept_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
