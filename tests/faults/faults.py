@@ -134,7 +134,7 @@ def starts_a_program(folder: Path) -> None:
 def no_memory(folder: Path) -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 22), resource.RLIM_INFINITY))
-    bytearray(1 << 30)
+    bytearray(1 << 33)  # more than the heap has addresses for ahead (core/huge_pages.py)
 
 
 def full_disk(folder: Path) -> None:

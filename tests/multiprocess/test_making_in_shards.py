@@ -262,6 +262,8 @@ def makes_in(megabytes: int, stage: str | None, path: str) -> list[float]:
 
     import stratagem
 
+    # Where memory is limited, the heap takes no addresses ahead; they would count as taken here.
+    resource.setrlimit(resource.RLIMIT_DATA, (1 << 50, resource.RLIM_INFINITY))
     strategy = stratagem.MultiWorkerMirroredStrategy(shard=stage)
     jax.jit(lambda x: x + 1)(np.ones(3))
     status = Path("/proc/self/status").read_text().splitlines()
