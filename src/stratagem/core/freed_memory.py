@@ -19,12 +19,13 @@ from importlib.util import find_spec
 from typing import Any, Final
 
 import jax
+from jax.core import Tracer
 
 from stratagem.core.clock import Clock
 from stratagem.core.cores import available_cores
 from stratagem.core.counters import resident_bytes
 from stratagem.core.heap import c_library, free_pieces
-from stratagem.core.huge_pages import are_for_the_asking, name_free_memory
+from stratagem.core.huge_pages import are_on_request, request_huge_pages
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
@@ -68,13 +69,13 @@ _GROWN: Final = 1.1
 """Factor by which the memory of the process has to have grown."""
 
 _SECONDS_BEFORE: Final = 10.0
-"""Seconds from the end of a process's first epoch until memory is tidied: a short run must not wait for it."""
+"""Busy seconds from the end of a process's first epoch until memory is tidied: a short run must not wait for it."""
 
 _COLLECTING: Final = 1 / 300
-"""Share of the time that collecting cycles may take: they are collected every 30 s or less often."""
+"""Share of the busy time that collecting cycles may take: they are collected every 30 s or less often."""
 
 _GIVING_BACK: Final = 1 / 100
-"""Share of the time that giving memory back may take: of epochs of 1.6 s (long_run.py), it is done after each."""
+"""Share of the busy time that giving memory back may take: of epochs of 1 s (long_run.py), it is done after each."""
 
 _CHEAP: Final = 1 << 25
 """Bytes that steps may take from the system anew in each epoch."""
@@ -86,7 +87,7 @@ _SECONDS_A_HUGE_BYTE: Final = 0.1e-9
 """The same in huge pages (0.07 to 0.1, Intel Xeon)."""
 
 _SECONDS_A_LOST_BYTE: Final = 2.5e-9
-"""The same in a virtual machine whose host takes back what was free for some seconds, as it may much of it."""
+"""The same in a virtual machine whose host takes back what was free for some seconds. For little it is not assumed."""
 
 _PLUGINS: Final = ("jax_plugins",)
 """Packages that bring accelerators to JAX, besides libtpu."""
@@ -129,9 +130,9 @@ def keep_freed_memory() -> bool:
     options = {_TRIM_THRESHOLD: _NEVER, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
     if not all(set_option(name, value) for name, value in options.items()):
         return False
-    if are_for_the_asking():
+    if are_on_request():
         with free_pieces() as pieces:
-            name_free_memory(pieces, step_runs=False)
+            request_huge_pages(pieces, step_runs=False)
     return True
 
 
@@ -146,13 +147,13 @@ def give_back(*, keep_large: bool = False, step_runs: bool = False) -> None:
         return
     if not keep_large:
         c_library().malloc_trim(0)
-    if not keep_large and not are_for_the_asking():
-        return
+        if not are_on_request():
+            return
     with free_pieces() as pieces:
         if keep_large:
             c_library().malloc_trim(0)
-        if are_for_the_asking():
-            name_free_memory(pieces, step_runs=step_runs)
+        if are_on_request():
+            request_huge_pages(pieces, step_runs=step_runs)
 
 
 class StepMemory:
@@ -185,13 +186,15 @@ class StepMemory:
             return
         self._calls += 1
         is_first = self._calls <= _FIRST
+        is_power_of_two = not self._calls & (self._calls - 1)
         if is_first:
             give_back(step_runs=results is not None)
-        if results is None or (not is_first and self._calls & (self._calls - 1)):
+        if results is None or not (is_first or is_power_of_two):
             return
-        arrays = [leaf for leaf in jax.tree.leaves(results) if isinstance(leaf, jax.Array)]
+        leaves = jax.tree.leaves(results)
+        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
         jax.block_until_ready(arrays)
-        if arrays if is_first else self._has_grown():
+        if (is_first and arrays) or (not is_first and self._has_grown()):
             give_back(step_runs=not arrays)
 
     def _has_grown(self) -> bool:
@@ -244,7 +247,10 @@ def _collect_cycles() -> float:
 
 
 class EpochMemory:
-    """Memory at the ends of epochs: it goes back, but for large pieces if they are much and no more than usual."""
+    """Memory at the ends of epochs: what is free goes back.
+
+    The next epoch takes large pieces again. They stay if that is more than a little, and no more than usual.
+    """
 
     def __init__(self) -> None:
         self._least: int | None = None
@@ -263,7 +269,7 @@ class EpochMemory:
         after = resident_bytes()
         if whole:
             self._least, self._usual = after, None
-        price = _SECONDS_A_HUGE_BYTE if are_for_the_asking() else _SECONDS_A_BYTE
+        price = _SECONDS_A_HUGE_BYTE if are_on_request() else _SECONDS_A_BYTE
         return max(0, before - after) * (price if before - after <= _CHEAP else _SECONDS_A_LOST_BYTE)
 
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 LARGEST: Final = (1 << 30) - (1 << 20)
-"""Bytes of the largest block that glibc takes from the heap, less what it notes beside blocks."""
+"""Bytes of the largest block that glibc takes from the heap, less what it notes beside blocks. Older releases take all
+of 32 MiB and more from the system: what is behind the heap cannot be held there."""
 
-LEAST: Final = 1 << 21
+_LEAST: Final = 1 << 21
 """Bytes of a huge page. Smaller pieces hold none."""
 
 
@@ -30,14 +31,17 @@ class Piece(NamedTuple):
 @functools.cache
 def c_library() -> ctypes.CDLL:
     """Return the C library: one object for all calls, as each such object is a cycle that only Python collects."""
-    return ctypes.CDLL(None)
+    library = ctypes.CDLL(None)
+    library.malloc.restype = library.sbrk.restype = ctypes.c_void_p
+    library.malloc.argtypes = [ctypes.c_size_t]
+    library.free.argtypes = [ctypes.c_void_p]
+    library.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return library
 
 
 def end_of_heap() -> int:
     """Return the address where the heap ends."""
-    library = c_library()
-    library.sbrk.restype = ctypes.c_void_p
-    return library.sbrk(0)
+    return c_library().sbrk(0)
 
 
 @functools.cache
@@ -48,15 +52,13 @@ def first_end_of_heap() -> int:
 
 def take(size: int) -> Piece | None:
     """Take a block of memory, which is in the heap if it is not larger than `LARGEST`; None where there is no more."""
-    library = c_library()
-    library.malloc.restype = ctypes.c_void_p
-    begin = library.malloc(ctypes.c_size_t(size))
+    begin = c_library().malloc(size)
     return Piece(begin, size) if begin else None
 
 
 def free(piece: Piece) -> None:
     """Free a block."""
-    c_library().free(ctypes.c_void_p(piece.begin))
+    c_library().free(piece.begin)
 
 
 @contextlib.contextmanager
@@ -68,15 +70,15 @@ def free_pieces() -> Iterator[list[Piece]]:
     """
     first_end_of_heap()
     pieces, end, size = [], end_of_heap(), LARGEST
-    while size >= LEAST:
-        piece = take(size)
-        if piece and piece.begin + size <= end:
-            pieces.append(piece)
-            continue
-        if piece:  # the heap had none of that size, and has grown
-            free(piece)
-        size //= 2
     try:
+        while size >= _LEAST:
+            piece = take(size)
+            if piece and piece.begin + size <= end:
+                pieces.append(piece)
+                continue
+            if piece:  # the heap had none of that size, and has grown
+                free(piece)
+            size //= 2
         yield pieces
     finally:
         for piece in reversed(pieces):  # the last one first: each joins what is free behind it

@@ -1,11 +1,11 @@
-"""Huge pages: what is free of the heap comes in pages of 2 MiB, where the system gives them to programs that ask.
+"""Huge pages: what is free of the heap comes in pages of 2 MiB, where the system gives them on request.
 
-Most systems give such pages only for addresses that a program has named (`enabled` in `SETTING` is `madvise`), and
-neither JAX nor the C library names any. Intermediate results are blocks of many MB. In pages of 4 KiB the processor
-looks each page up in a table, in two tables in a virtual machine, and reads ahead within a page only. A step
-in huge pages, in that of before, one core of an Intel Xeon in a virtual machine, 2026-11-30, JAX 0.10.2, means of two
-processes with and two without, in turns in one run. Within the hour the machine became faster, which steps in pages of
-4 KiB gained most from; whether its host had found large pages for it is not known.
+Many systems give such pages only for addresses that a program requests them for (`transparent_hugepage/enabled` is
+`madvise`), and neither JAX nor the C library does. Intermediate results are blocks of many MB. In pages of 4 KiB the
+processor looks each page up in a table, in two tables in a virtual machine, and reads ahead within a page only. The
+time of a step in huge pages, divided by that in pages of 4 KiB: one core of an Intel Xeon in a virtual machine,
+2026-11-30, JAX 0.10.2, means of two processes of each, in turns in one run. Within the hour the machine became faster,
+from which steps in pages of 4 KiB gained most. Why it did is not known.
 
 | network                  | first  | later |
 | ------------------------ | ------ | ----- |
@@ -18,12 +18,11 @@ processes with and two without, in turns in one run. Within the hour the machine
 | MNIST CNN                | 0.86   | 0.95  |
 | ResNet-18                | 0.93   | 0.99  |
 
-The second column is that of this code, the first of code that did not name again what is in use.
+The second column is that of this code, the first of code that requested them once, and withdrew nothing.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import mmap
 import resource
@@ -32,25 +31,25 @@ from typing import Final
 
 from stratagem.core.heap import LARGEST, Piece, c_library, end_of_heap, first_end_of_heap, take
 
-SETTING: Final = Path("/sys/kernel/mm/transparent_hugepage")
+_SETTING: Final = Path("/sys/kernel/mm/transparent_hugepage")
 """Linux's settings of huge pages."""
 
 _OVERCOMMIT: Final = Path("/proc/sys/vm/overcommit_memory")
-"""Linux's setting of how much memory programs may name: 2 counts what is never used."""
+"""Linux's setting of how many addresses programs may have: 2 counts those that are never used."""
 
 _AHEAD: Final = 4 * LARGEST
-"""Bytes that are free, at the least, when they are named: MobileNetV2 with 32 rows takes 1 GiB in its first steps."""
+"""Bytes that are free behind a request, at the least: MobileNetV2 with 32 rows takes 1 GiB in its first steps."""
 
 
-def name_free_memory(pieces: list[Piece], *, step_runs: bool) -> None:
-    """Name what is free of the heap for huge pages. The heap is made larger by addresses until 4 GiB are free.
+def request_huge_pages(pieces: list[Piece], *, step_runs: bool) -> None:
+    """Request huge pages for what is free of the heap, which is made larger by addresses until 4 GiB are free.
 
-    What is in use is named as not for huge pages: Linux makes such pages later on, too, and would fill all holes
-    between small objects with memory again (20 MB in 100 s of a small network).
+    For what is in use the request is withdrawn: Linux makes huge pages later on, too, and would fill all holes between
+    small objects with memory again (20 MB in 100 s of a small network).
 
     Args:
         pieces: What is free, and is held by the caller. What is added is held as well.
-        step_runs: Whether a step runs. It may not have written yet what it has taken, so nothing is named as in use.
+        step_runs: Whether a step runs. It may not have written yet what it has taken, so nothing is withdrawn.
     """
     if not step_runs:
         _advise(first_end_of_heap(), end_of_heap(), mmap.MADV_NOHUGEPAGE)
@@ -64,14 +63,14 @@ def _advise(begin: int, end: int, advice: int) -> None:
     """Give Linux advice on the pages that hold these addresses. It changes nothing of what is there."""
     begin -= begin % mmap.PAGESIZE
     if begin < end:
-        c_library().madvise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), advice)
+        c_library().madvise(begin, end - begin, advice)
 
 
 @functools.cache
-def are_for_the_asking() -> bool:
-    """Whether the system gives huge pages to those who ask only, and counts no addresses that are not used."""
+def are_on_request() -> bool:
+    """Whether the system gives huge pages on request only, and counts no addresses that are not used."""
     try:
-        is_asked = "[madvise]" in (SETTING / "enabled").read_text(encoding="ascii")
+        is_asked = "[madvise]" in (_SETTING / "enabled").read_text(encoding="ascii")
         is_counted = _OVERCOMMIT.read_text(encoding="ascii").strip() == "2"
     except OSError:
         return False

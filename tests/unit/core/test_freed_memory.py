@@ -151,7 +151,7 @@ def test_only_the_step_memory_of_large_programs_give_memory_back(
     calls: list[int] = []
     freed_memory.keep_freed_memory()
     library = SimpleNamespace(malloc_trim=calls.append)
-    monkeypatch.setattr(freed_memory, "name_free_memory", lambda pieces, step_runs: None)
+    monkeypatch.setattr(freed_memory, "request_huge_pages", lambda pieces, step_runs: None)
     monkeypatch.setattr(freed_memory, "keep_freed_memory", functools.lru_cache(lambda: True))
     freed_memory.keep_freed_memory()
     monkeypatch.setattr(freed_memory, "c_library", lambda: library)
@@ -171,7 +171,7 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
     library = SimpleNamespace(malloc_trim=lambda pad: trims.append(now[0]))
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
     monkeypatch.setattr(freed_memory, "c_library", lambda: library)
-    monkeypatch.setattr(freed_memory, "name_free_memory", lambda pieces, step_runs: None)
+    monkeypatch.setattr(freed_memory, "request_huge_pages", lambda pieces, step_runs: None)
     monkeypatch.setattr(freed_memory, "resident_bytes", lambda: resident[now[0]])
     steps = freed_memory.StepMemory(1 << 30)
     for now[0] in calls:
@@ -256,7 +256,7 @@ def test_freed_memory_goes_back_between_epochs(
     calls: list[bool] = []
     resident = iter([200 + megabytes, 200])
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
-    monkeypatch.setattr(freed_memory, "are_for_the_asking", lambda: huge)
+    monkeypatch.setattr(freed_memory, "are_on_request", lambda: huge)
     monkeypatch.setattr(freed_memory, "give_back", lambda keep_large: calls.append(keep_large))
     monkeypatch.setattr(freed_memory, "resident_bytes", lambda: next(resident) * 1_000_000)
     assert freed_memory.EpochMemory()() == pytest.approx(seconds)
@@ -280,8 +280,8 @@ def test_much_that_the_next_epoch_takes_again_stays_unless_it_grows(monkeypatch:
 @pytest.mark.parametrize(
     ("keep_large", "huge", "order"),
     [
-        (False, True, ["trim", "hold", "name"]),
-        (True, True, ["hold", "trim", "name"]),
+        (False, True, ["trim", "hold", "request"]),
+        (True, True, ["hold", "trim", "request"]),
         (False, False, ["trim"]),  # to look for pieces takes addresses, which count where there is a limit
         (True, False, ["hold", "trim"]),
     ],
@@ -297,9 +297,9 @@ def test_what_is_held_does_not_go_back(
         yield []
 
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
-    monkeypatch.setattr(freed_memory, "are_for_the_asking", lambda: huge)
+    monkeypatch.setattr(freed_memory, "are_on_request", lambda: huge)
     monkeypatch.setattr(freed_memory, "free_pieces", free_pieces)
-    monkeypatch.setattr(freed_memory, "name_free_memory", lambda pieces, step_runs: did.append("name"))
+    monkeypatch.setattr(freed_memory, "request_huge_pages", lambda pieces, step_runs: did.append("request"))
     monkeypatch.setattr(freed_memory, "c_library", lambda: SimpleNamespace(malloc_trim=lambda pad: did.append("trim")))
     freed_memory.give_back(keep_large=keep_large)
     assert did == order

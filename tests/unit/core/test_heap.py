@@ -13,7 +13,6 @@ from stratagem.core import heap
 from stratagem.core.freed_memory import keep_freed_memory
 
 assert keep_freed_memory()
-library = heap.c_library()
 blocks = [heap.take(size << 20) for size in (100, 1, 50, 1)]  # the small ones keep the others apart
 ctypes.memset(blocks[0].begin, 1, blocks[0].size)
 for free in blocks[::2]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import mmap
 import resource
@@ -51,7 +50,7 @@ print(resident_bytes() - before)
 
 
 @pytest.mark.skipif(
-    sys.platform != "linux" or not huge_pages.are_for_the_asking(),
+    sys.platform != "linux" or not huge_pages.are_on_request(),
     reason="the system gives huge pages to all programs, or to none",
 )
 def test_blocks_of_the_heap_are_huge_pages_and_go_back() -> None:
@@ -93,10 +92,10 @@ def test_they_are_asked_for_where_that_brings_them_and_costs_nothing(
         (tmp_path / "enabled").write_text(setting)
     (tmp_path / "overcommit").write_text(overcommit)
     limit = (1 << 33 if limited else resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-    monkeypatch.setattr(huge_pages, "SETTING", tmp_path)
+    monkeypatch.setattr(huge_pages, "_SETTING", tmp_path)
     monkeypatch.setattr(huge_pages, "_OVERCOMMIT", tmp_path / "overcommit")
     monkeypatch.setattr(resource, "getrlimit", lambda which: limit)
-    assert huge_pages.are_for_the_asking.__wrapped__() == is_asked
+    assert huge_pages.are_on_request.__wrapped__() == is_asked
 
 
 END = 1 << 40
@@ -107,9 +106,8 @@ def advised(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int, int]]:
     """What Linux is told of a heap that ends at END: begin, end, advice."""
     told: list[tuple[int, int, int]] = []
 
-    def madvise(begin: ctypes.c_void_p, size: ctypes.c_size_t, advice: int) -> None:
-        assert begin.value is not None
-        told.append((begin.value, begin.value + size.value, advice))
+    def madvise(begin: int, size: int, advice: int) -> None:
+        told.append((begin, begin + size, advice))
 
     monkeypatch.setattr(huge_pages, "c_library", lambda: SimpleNamespace(madvise=madvise))
     monkeypatch.setattr(huge_pages, "first_end_of_heap", lambda: END - (1 << 30))
@@ -123,7 +121,7 @@ def test_free_memory_is_for_huge_pages_and_what_is_in_use_is_not(
     more = itertools.count(END, heap.LARGEST)
     monkeypatch.setattr(huge_pages, "take", lambda size: heap.Piece(next(more), size))
     pieces = [heap.Piece(END - (1 << 29) + 16, 100 << 20)]  # blocks do not begin at pages
-    huge_pages.name_free_memory(pieces, step_runs=False)
+    huge_pages.request_huge_pages(pieces, step_runs=False)
     first, second, *ahead = advised
     assert first == (END - (1 << 30), END, mmap.MADV_NOHUGEPAGE)
     assert second == (END - (1 << 29), END - (1 << 29) + 16 + (100 << 20), mmap.MADV_HUGEPAGE)
@@ -138,14 +136,14 @@ def test_the_heap_grows_only_where_it_is_not_free_enough(
 ) -> None:
     monkeypatch.setattr(huge_pages, "take", lambda size: pytest.fail("more was taken"))
     pieces = [heap.Piece(END - number * heap.LARGEST, heap.LARGEST) for number in range(1, 5)]
-    huge_pages.name_free_memory(pieces, step_runs=True)
+    huge_pages.request_huge_pages(pieces, step_runs=True)
     assert len(advised) == 4
     assert {advice for _, _, advice in advised} == {mmap.MADV_HUGEPAGE}  # nothing of the step that runs
 
 
-def test_where_the_system_has_no_more_addresses_what_is_free_is_named(
+def test_where_the_system_has_no_more_addresses_it_is_what_is_free(
     advised: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huge_pages, "take", lambda size: None)
-    huge_pages.name_free_memory([heap.Piece(END - (1 << 29), 4096)], step_runs=True)
+    huge_pages.request_huge_pages([heap.Piece(END - (1 << 29), 4096)], step_runs=True)
     assert advised == [(END - (1 << 29), END - (1 << 29) + 4096, mmap.MADV_HUGEPAGE)]
