@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from stratagem.core import environment
+from stratagem.core.tunables import c_library_version, to_start_with
 from stratagem.launch.machine import LOOPBACK, free_ports
 
 HERE = Path(__file__).parent
@@ -235,6 +236,8 @@ def _variables(contender: Contender, addresses: Sequence[str], number: int) -> d
     else:
         variables |= dict.fromkeys([*environment.THREAD_COUNTS, "TF_NUM_INTRAOP_THREADS"], "1")
         variables |= {environment.JAX_PLATFORMS: "cpu", environment.CUDA_VISIBLE_DEVICES: "-1"}
+        if len(addresses) > 1 and not contender.peer:  # `stratagem run` does the same
+            variables |= to_start_with(variables, c_library_version())
     variables |= {
         environment.KERAS_BACKEND: "jax",
         environment.SECRET: _SECRET,

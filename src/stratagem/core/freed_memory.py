@@ -26,6 +26,7 @@ from stratagem.core.cores import available_cores
 from stratagem.core.counters import resident_bytes
 from stratagem.core.heap import c_library, free_pieces
 from stratagem.core.huge_pages import are_on_request, request_huge_pages
+from stratagem.core.tunables import user_decides
 
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
@@ -49,16 +50,6 @@ _ARENAS: Final = 1
 """Heaps that threads take memory from. Each thread of XLA would get one of its own, which cannot grow beyond 64 MiB:
 what is larger would come from the system. Threads keep the heap that they have begun with."""
 
-_USERS_OWN: Final = (
-    "MALLOC_TRIM_THRESHOLD_",
-    "MALLOC_TOP_PAD_",
-    "MALLOC_MMAP_THRESHOLD_",
-    "MALLOC_ARENA_MAX",
-    "MALLOC_PERTURB_",
-    "GLIBC_TUNABLES",
-)
-"""Environment variables with which a user decides instead."""
-
 _WORTH: Final = 1 << 22
 """Bytes of variables from which on memory is given back after the first steps."""
 
@@ -67,6 +58,12 @@ _FIRST: Final = 3
 
 _GROWN: Final = 1.1
 """Factor by which the memory of the process has to have grown."""
+
+_GROWN_MUCH: Final = 3.0
+"""The same between those steps: blocks of 2 or 3 steps side by side are nothing unusual."""
+
+_SECONDS_BETWEEN: Final = 0.1
+"""Seconds from one look at the memory of the process to the next, which takes 10 us."""
 
 _SECONDS_BEFORE: Final = 10.0
 """Busy seconds from the end of a process's first epoch until memory is tidied: a short run must not wait for it."""
@@ -119,7 +116,7 @@ def keep_freed_memory() -> bool:
     Returns:
         Whether it does: not with another C library than glibc, nor where the environment sets what it keeps.
     """
-    if sys.platform != "linux" or any(name in os.environ for name in _USERS_OWN):
+    if sys.platform != "linux" or user_decides(os.environ):
         return False
     try:
         set_option = c_library().mallopt
@@ -163,16 +160,22 @@ class StepMemory:
     made with are there, too. A network of 88 MB of weights, Adam, two workers: 1,635 MB of a process while it trained,
     and 865 since that goes back.
 
-    Later on what a step frees may be lost to the next one, where something small lies in it by then. So the memory of
-    the process is looked at again after 4, 8, 16 ... steps, and given back where it has grown: twice what the steps
-    take was kept otherwise after 12 steps of a network of 25 million weights.
+    Later on what a step frees may be lost to the next one, where something small lies in it by then, or cut off from
+    it (`core.tunables`). So the memory of the process is looked at again after 4, 8, 16 ... steps, and given back where
+    it has grown: twice what the steps take was kept otherwise after 12 steps of a network of 25 million weights. Each
+    tenth of a second it is looked at whether it is three times as much as usual: in a process with one core that was
+    started without tunables each step took 117 MB more while JAX's profiler ran.
 
     Args:
-        nbytes: Bytes of the program's variables. For few nothing is done; it takes 20 ms.
+        nbytes: Bytes of the program's variables. For few nothing is done but the last; it takes 20 ms.
+        clock: Where time comes from.
     """
 
-    def __init__(self, nbytes: int) -> None:
-        self._calls = 0 if nbytes >= _WORTH else None
+    def __init__(self, nbytes: int, clock: Clock | None = None) -> None:
+        self._is_large = nbytes >= _WORTH
+        self._clock = clock or Clock()
+        self._due = 0.0
+        self._calls = 0
         self._usual: int | None = None
 
     def tidy(self, results: Any = None) -> None:
@@ -182,28 +185,38 @@ class StepMemory:
             results: Those of the step that was begun last, None before the first. What compiling took goes back while
                 that step runs, and its own memory when they are there. Without arrays nobody knows when that is.
         """
-        if self._calls is None:
-            return
         self._calls += 1
-        is_first = self._calls <= _FIRST
-        is_power_of_two = not self._calls & (self._calls - 1)
-        if is_first:
+        if self._is_large and self._calls <= _FIRST:
             give_back(step_runs=results is not None)
-        if results is None or not (is_first or is_power_of_two):
+            if results is not None and _are_there(results):
+                give_back(step_runs=False)
+        elif results is None:
             return
-        leaves = jax.tree.leaves(results)
-        arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
-        jax.block_until_ready(arrays)
-        if (is_first and arrays) or (not is_first and self._has_grown()):
-            give_back(step_runs=not arrays)
+        elif self._is_large and not self._calls & (self._calls - 1):
+            step_ran = _are_there(results)
+            if self._has_grown(_GROWN):
+                give_back(step_runs=not step_ran)
+        elif self._clock.now() >= self._due:
+            self._due = self._clock.now() + _SECONDS_BETWEEN
+            if self._has_grown(_GROWN_MUCH):
+                give_back(step_runs=not _are_there(results))
+                self._usual = max(self._usual or 0, resident_bytes())  # the rest is the program's
 
-    def _has_grown(self) -> bool:
-        """Whether the process takes more than when this was asked first."""
+    def _has_grown(self, factor: float) -> bool:
+        """Whether the process takes so many times as much as when this was asked first."""
         if not _is_kept():  # nor is there any such file on other systems
             return False
         resident = resident_bytes()
         self._usual = self._usual or resident
-        return resident >= _GROWN * self._usual
+        return resident >= factor * self._usual
+
+
+def _are_there(results: Any) -> bool:
+    """Wait for the arrays among the results of a step; return whether there are any."""
+    leaves = jax.tree.leaves(results)
+    arrays = [leaf for leaf in leaves if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)]
+    jax.block_until_ready(arrays)
+    return bool(arrays)
 
 
 class BusyClock(Clock):

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from stratagem.core import environment
 from stratagem.core.gpus import chosen_gpus
+from stratagem.core.tunables import c_library_version
 
 LOOPBACK = "127.0.0.1"
 """Not `localhost`: that may mean an IPv6 address first, where a peer listens on IPv4 only."""
@@ -28,11 +29,13 @@ class Machine:
         cores: Numbers of the cores this process may use; empty where the system has no affinity (macOS).
         num_cores: How many cores there are.
         gpus: NVIDIA GPUs that JAX could use, as CUDA_VISIBLE_DEVICES names them.
+        c_library: Name and version of the C library; nothing where they are not known.
     """
 
     cores: tuple[int, ...]
     num_cores: int
     gpus: tuple[str, ...] = ()
+    c_library: str = ""
 
 
 def this_machine(variables: Mapping[str, str] = os.environ) -> Machine:
@@ -42,7 +45,7 @@ def this_machine(variables: Mapping[str, str] = os.environ) -> Machine:
         variables: The environment that tasks will inherit.
     """
     cores = tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
-    return Machine(cores=cores, num_cores=len(cores) or os.cpu_count() or 1, gpus=_usable_gpus(variables))
+    return Machine(cores, len(cores) or os.cpu_count() or 1, _usable_gpus(variables), c_library_version())
 
 
 def processor(cpu_info: Path = Path("/proc/cpuinfo")) -> str:

@@ -20,6 +20,7 @@ from stratagem.core import environment
 from stratagem.core.backend import NEEDED
 from stratagem.core.cores import divide_cores
 from stratagem.core.errors import ClusterError
+from stratagem.core.tunables import to_start_with
 from stratagem.launch.machine import LOOPBACK, Machine, free_ports
 
 _MAX_PORT = 65535
@@ -179,6 +180,7 @@ def make_plan(
             environment.PYTHONUNBUFFERED: "1",
             environment.PYTHONFAULTHANDLER: "1",
             **{name: str(threads) for name in environment.THREAD_COUNTS if name not in variables},
+            **({} if machine.gpus else to_start_with(variables, machine.c_library)),
             **devices,
             **keys.get((task_type, index), {}),
             **secret,

@@ -26,6 +26,7 @@ from stratagem.core import freed_memory
 from stratagem.core.clock import Clock
 from stratagem.core.freed_memory import NowAndThen
 from stratagem.core.heap import Piece
+from stratagem.core.tunables import c_library_version, to_start_with
 
 COUNTING = """
 import resource
@@ -61,10 +62,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glib
 
 def faults(program: str, **variables: str) -> float:
     """Return the page faults of an epoch: of most; where the memory gets another layout, some are new."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    free = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
+    environment = free | variables
     result = subprocess.run(
         [sys.executable, "-c", COUNTING + program],
-        env=environment | variables,
+        env=environment | to_start_with(environment, c_library_version()),
         capture_output=True,
         text=True,
         timeout=300,
@@ -172,7 +174,7 @@ def test_memory_that_has_grown_goes_back_after_more_and_more_steps(monkeypatch: 
     monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
     monkeypatch.setattr(freed_memory, "c_library", lambda: library)
     monkeypatch.setattr(freed_memory, "request_huge_pages", lambda pieces, step_runs: None)
-    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: resident[now[0]])
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: resident.get(now[0], 100))
     steps = freed_memory.StepMemory(1 << 30)
     for now[0] in calls:
         steps.tidy(None if now[0] == 1 else (jnp.zeros(2), "a name"))
@@ -206,6 +208,27 @@ class Moved(Clock):
 
     def now(self) -> float:
         return self.time
+
+
+@pytest.mark.parametrize("nbytes", [1 << 20, 1 << 30])
+def test_memory_that_is_three_times_as_much_goes_back_at_once(nbytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of programs with few variables, too, whose steps may take much beside them. What does not go is usual then."""
+    clock, gave = Moved(), []
+    resident = iter([100, 299, 300, 250, 749, 750, 120, 749])  # when looked at, and after what was given back
+    looked: list[float] = []
+    monkeypatch.setattr(freed_memory, "give_back", lambda step_runs: gave.append((clock.time, step_runs)))
+    monkeypatch.setattr(freed_memory, "resident_bytes", lambda: looked.append(clock.time) or next(resident))
+    monkeypatch.setattr(freed_memory, "_is_kept", lambda: False)
+    steps = freed_memory.StepMemory(nbytes, clock)
+    for _ in range(16):
+        steps.tidy((jnp.zeros(2),))
+    gave.clear()
+    monkeypatch.setattr(freed_memory, "_is_kept", lambda: True)
+    for call in range(12):  # each second one comes too early
+        clock.time = 1 + call / 16
+        steps.tidy((jnp.zeros(2),) if call < 8 else ("no array",))
+    assert looked == [1.0, 1.125, 1.25, 1.25, 1.375, 1.5, 1.5, 1.625]
+    assert gave == [(1.25, False), (1.5, True)]
 
 
 def test_what_is_done_now_and_then_takes_a_three_hundredth_of_the_time() -> None:

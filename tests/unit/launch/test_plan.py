@@ -52,6 +52,24 @@ def test_environment_of_a_worker() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("c_library", "gpus", "variables", "tunables"),
+    [
+        ("glibc 2.36", (), {}, "glibc.malloc.tcache_count=0"),
+        ("glibc 2.36", (), {"GLIBC_TUNABLES": "glibc.cpu.x=1"}, "glibc.cpu.x=1:glibc.malloc.tcache_count=0"),
+        ("glibc 2.36", (), {"MALLOC_ARENA_MAX": "1"}, None),
+        ("glibc 2.36", ("0",), {}, None),  # steps run on the GPU
+        ("glibc 2.41", (), {}, None),
+        ("", (), {}, None),
+    ],
+)
+def test_a_c_library_that_spoils_freed_blocks_is_told_not_to(
+    c_library: str, gpus: tuple[str, ...], variables: dict[str, str], tunables: str | None
+) -> None:
+    (task,) = plan(Request(("train.py",)), Machine((0,), 1, gpus, c_library), **variables)
+    assert task.environment.get("GLIBC_TUNABLES") == tunables
+
+
 def test_tasks_of_one_machine_share_a_new_secret() -> None:
     secrets = [{task.environment["STRATAGEM_SECRET"] for task in plan(Request(("train.py",), workers=3))} for _ in "ab"]
     assert [len(each) for each in secrets] == [1, 1]
