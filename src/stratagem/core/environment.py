@@ -116,6 +116,9 @@ PYTHONFAULTHANDLER: Final = "PYTHONFAULTHANDLER"
 NO_COLOR: Final = "NO_COLOR"
 """Set to anything: no colours in the terminal (https://no-color.org)."""
 
+GLIBC_TUNABLES: Final = "GLIBC_TUNABLES"
+"""Settings that glibc reads when a process starts: `name=value`, separated by colons."""
+
 THREAD_COUNTS: Final = ("PJRT_NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """How many threads XLA:CPU, OpenMP and the linear algebra below NumPy and SciPy start."""
 

@@ -28,11 +28,15 @@ from stratagem.core.heap import c_library, free_pieces
 from stratagem.core.huge_pages import are_on_request, request_huge_pages
 from stratagem.core.tunables import user_decides
 
+_MAX_FAST: Final = 1
 _TRIM_THRESHOLD: Final = -1
 _TOP_PAD: Final = -2
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 """Parameters of `mallopt(3)`."""
+
+_NO_FAST: Final = 0
+"""No freed block is kept apart for blocks of its size: each joins what is free beside it at once (`core.tunables`)."""
 
 _NEVER: Final = -1
 """Freed memory at the end of the heap stays, however much it is, until `give_back`."""
@@ -124,7 +128,7 @@ def keep_freed_memory() -> bool:
         return False
     if not any(set_option(_MMAP_THRESHOLD, block) for block in _BLOCKS):
         return False
-    options = {_TRIM_THRESHOLD: _NEVER, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
+    options = {_MAX_FAST: _NO_FAST, _TRIM_THRESHOLD: _NEVER, _TOP_PAD: _SPARE, _ARENA_MAX: _ARENAS}
     if not all(set_option(name, value) for name, value in options.items()):
         return False
     if are_on_request():

@@ -6,10 +6,13 @@ blocks (in its cache, called tcache). So the large block, once it is free, is to
 bytes, and the next step takes new memory behind it: 2 to 8 such blocks lie side by side, or one more in every step
 where something small is kept of each, as a profiler does (https://sourceware.org/bugzilla/show_bug.cgi?id=30723).
 
-Without that cache what is cut off joins what is free beside it. Only a tunable switches the cache off, before the
-process starts. 100 steps with an intermediate result of 120 MB, results kept: 402 MB of a process instead of 633; while
-JAX's profiler runs 527 instead of 4,499. A step of two workers: MobileNetV2 458 ms instead of 817, Vision Transformer
-142 instead of 170 (Intel Xeon in a virtual machine, glibc 2.36, means of the medians of two runs each, in turns).
+Without that cache what is cut off joins what is free beside it, as freed blocks of up to 128 bytes do at once
+(`core.freed_memory`): those that wait for blocks of their size may be given to another thread, and lie between two
+large blocks then. Only a tunable switches the cache off, before the process starts. 100 steps with an intermediate
+result of 120 MB, results kept: 402 MB of a process instead of 633; while JAX's profiler runs 527 instead of 4,499. A
+step of two workers: MobileNetV2 458 ms instead of 817, Vision Transformer 142 instead of 170 (Intel Xeon in a virtual
+machine, glibc 2.36, means of the medians of two runs each, in turns). Where small blocks also join at once, epochs of a
+Vision Transformer on two workers take 126 to 139 ms a step, where some took 160 to 180.
 """
 
 from __future__ import annotations
@@ -18,8 +21,7 @@ import os
 from collections.abc import Mapping
 from typing import Final
 
-GLIBC_TUNABLES: Final = "GLIBC_TUNABLES"
-"""Environment variable with glibc's tunables, `name=value` separated by colons."""
+from stratagem.core.environment import GLIBC_TUNABLES
 
 NO_CACHE: Final = "glibc.malloc.tcache_count=0"
 """Threads keep no small blocks for themselves."""

@@ -43,7 +43,7 @@ def write(asked: Asked) -> str:
             services[f"{task}-{index}"] = _service(asked, addresses, task, index)
     document: dict[str, Any] = {
         "name": asked.name,
-        "x-variables": Note(Anchor("variables", _variables()), "Variables of all tasks."),
+        "x-variables": Note(Anchor("variables", _variables(asked)), "Variables of all tasks."),
         "x-task": Anchor("task", _task(asked)),
         "services": services,
         "secrets": {"stratagem": {"file": "./secret"}},
@@ -53,8 +53,8 @@ def write(asked: Asked) -> str:
     return documents(_HEAD.format(written_by=asked.written_by, build="" if asked.image else " --build"), document)
 
 
-def _variables() -> dict[str, Any]:
-    return {environment.SECRET_FILE: cluster.SECRETS, **cluster.settings(None, "")}
+def _variables(asked: Asked) -> dict[str, Any]:
+    return {environment.SECRET_FILE: cluster.SECRETS, **cluster.settings(None, "", asked.gpus)}
 
 
 def _task(asked: Asked) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def _service(asked: Asked, addresses: dict[str, list[str]], task: str, index: in
     config = cluster.tf_config(addresses, task, str(index))
     variables: dict[str, Any] = {"<<": Merged("variables"), environment.TF_CONFIG: config}
     if asked.storage:
-        own = cluster.settings(cluster.STORAGE, f"{task}-{index}")
-        variables |= {name: value for name, value in own.items() if name not in _variables()}
+        own = cluster.settings(cluster.STORAGE, f"{task}-{index}", asked.gpus)
+        variables |= {name: value for name, value in own.items() if name not in _variables(asked)}
     service: dict[str, Any] = {"<<": Merged("task"), "environment": variables}
     if resources := _resources(asked, task, index):
         service["deploy"] = {"resources": resources}

@@ -75,10 +75,13 @@ def pod_of(asked: Asked, container: str, variables: list[Yaml], *, is_server: bo
     }
 
 
-def variables_of(addresses: Mapping[str, Sequence[str]] | None, task: str, storage: str | None) -> list[Yaml]:
+def variables_of(
+    asked: Asked, addresses: Mapping[str, Sequence[str]] | None, task: str, storage: str | None
+) -> list[Yaml]:
     """Return the variables of a task's container.
 
     Args:
+        asked: The job.
         addresses: Addresses of the tasks of each type; None where something else describes the cluster.
         task: Type of the task.
         storage: Folder that all tasks share; None without one.
@@ -93,7 +96,7 @@ def variables_of(addresses: Mapping[str, Sequence[str]] | None, task: str, stora
             )
         )
     variables.append({"name": environment.SECRET_FILE, "value": f"{cluster.SECRETS}/secret"})
-    settings = cluster.settings(storage, f"{task}-$({INDEX})")
+    settings = cluster.settings(storage, f"{task}-$({INDEX})", asked.gpus)
     return [*variables, *({"name": name, "value": value} for name, value in settings.items())]
 
 

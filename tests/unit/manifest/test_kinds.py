@@ -146,6 +146,13 @@ def test_a_schema_finds_a_slip() -> None:
     assert faults("compose", document) != []
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tasks_without_gpus_have_the_tunable_that_glibc_needs(kind: str) -> None:
+    storage = {"storage": "s3://mine/train"} if kind == "sagemaker" else {}
+    found = [manifest(kind, asked(gpus=gpus, **storage)).count("glibc.malloc.tcache_count=0") for gpus in (0, 1)]
+    assert found == [1, 0]
+
+
 def test_an_instance_of_sagemaker_has_its_gpus(tmp_path: Path) -> None:
     text = manifest("sagemaker", asked(gpus=8, workers=3, storage="s3://mine/train", port=999))
     request = platforms.sagemaker_request(text)
