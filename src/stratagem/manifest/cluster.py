@@ -45,21 +45,21 @@ def tf_config(addresses: Mapping[str, Sequence[str]], task: str, index: str) -> 
     return f'{{\n  "cluster": {{\n{jobs}\n  }},\n  "task": {{"type": "{task}", "index": {index}}}\n}}'
 
 
-def settings(storage: str | None, task: str, gpus: int) -> dict[str, str]:
+def settings(storage: str | None, task: str, *, on_cpus: bool) -> dict[str, str]:
     """Return what every task reads beside its place in the cluster and the secret.
 
     Args:
         storage: Folder that all tasks share, None without one. Compiled programs are kept there.
         task: What the task's own folder there is called. JAX writes compiled programs in place, and on CPUs finds only
             those of the same task, so each task has a folder.
-        gpus: GPUs of each worker. Without any, tasks get the tunable that glibc needs before 2.39; where it is not
+        on_cpus: Whether tasks compute on CPUs. They get the tunable that glibc needs before 2.39; where it is not
             needed, a step of a small model takes as long with it.
     """
     variables = {
         environment.KERAS_BACKEND: "jax",
         environment.PYTHONUNBUFFERED: "1",
         environment.STARTUP_TIMEOUT: str(STARTUP_SECONDS),
-        **({} if gpus else {environment.GLIBC_TUNABLES: NO_CACHE}),
+        **({environment.GLIBC_TUNABLES: NO_CACHE} if on_cpus else {}),
     }
     if storage is not None:
         folder = f"{storage}/compiled/{task}"

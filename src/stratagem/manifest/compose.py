@@ -54,7 +54,7 @@ def write(asked: Asked) -> str:
 
 
 def _variables(asked: Asked) -> dict[str, Any]:
-    return {environment.SECRET_FILE: cluster.SECRETS, **cluster.settings(None, "", asked.gpus)}
+    return {environment.SECRET_FILE: cluster.SECRETS, **cluster.settings(None, "", on_cpus=not asked.gpus)}
 
 
 def _task(asked: Asked) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _service(asked: Asked, addresses: dict[str, list[str]], task: str, index: in
     config = cluster.tf_config(addresses, task, str(index))
     variables: dict[str, Any] = {"<<": Merged("variables"), environment.TF_CONFIG: config}
     if asked.storage:
-        own = cluster.settings(cluster.STORAGE, f"{task}-{index}", asked.gpus)
+        own = cluster.settings(cluster.STORAGE, f"{task}-{index}", on_cpus=not asked.gpus)
         variables |= {name: value for name, value in own.items() if name not in _variables(asked)}
     service: dict[str, Any] = {"<<": Merged("task"), "environment": variables}
     if resources := _resources(asked, task, index):

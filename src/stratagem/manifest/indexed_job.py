@@ -25,7 +25,9 @@ def write(asked: Asked) -> str:
         True
     """
     storage = cluster.STORAGE if asked.storage else None
-    variables = pods.variables_of(asked, addresses(asked.name, asked.workers, asked.port or PORT), "worker", storage)
+    variables = pods.variables_of(
+        addresses(asked.name, asked.workers, asked.port or PORT), "worker", storage, on_cpus=not asked.gpus
+    )
     pod = {"subdomain": asked.name, **pods.pod_of(asked, CONTAINER, variables)}
     job = job_document(asked.name, asked.namespace, asked.workers, {"spec": pod}, CONTAINER, asked.max_restarts)
     head = pods.head_of(

@@ -29,7 +29,9 @@ def write(asked: Asked) -> str:
     storage = cluster.STORAGE if asked.storage else None
     jobs: list[Any] = []
     for task, count in asked.counts.items():
-        pod = pods.pod_of(asked, CONTAINER, pods.variables_of(asked, where, task, storage), is_server=task == "ps")
+        pod = pods.pod_of(
+            asked, CONTAINER, pods.variables_of(where, task, storage, on_cpus=not asked.gpus), is_server=task == "ps"
+        )
         jobs.append(replicated_job(task, count, {"spec": pod}, CONTAINER, asked.max_restarts))
     head = pods.head_of(
         asked,

@@ -76,15 +76,15 @@ def pod_of(asked: Asked, container: str, variables: list[Yaml], *, is_server: bo
 
 
 def variables_of(
-    asked: Asked, addresses: Mapping[str, Sequence[str]] | None, task: str, storage: str | None
+    addresses: Mapping[str, Sequence[str]] | None, task: str, storage: str | None, *, on_cpus: bool
 ) -> list[Yaml]:
     """Return the variables of a task's container.
 
     Args:
-        asked: The job.
         addresses: Addresses of the tasks of each type; None where something else describes the cluster.
         task: Type of the task.
         storage: Folder that all tasks share; None without one.
+        on_cpus: Whether it computes on CPUs.
     """
     variables: list[Any] = [{"name": INDEX, "valueFrom": {"fieldRef": {"fieldPath": INDEX_FIELD}}}]
     if addresses is not None:
@@ -96,7 +96,7 @@ def variables_of(
             )
         )
     variables.append({"name": environment.SECRET_FILE, "value": f"{cluster.SECRETS}/secret"})
-    settings = cluster.settings(storage, f"{task}-$({INDEX})", asked.gpus)
+    settings = cluster.settings(storage, f"{task}-$({INDEX})", on_cpus=on_cpus)
     return [*variables, *({"name": name, "value": value} for name, value in settings.items())]
 
 

@@ -77,7 +77,7 @@ def _request(asked: Asked) -> dict[str, Any]:
     variables: dict[str, Any] = {
         "# The secret keeps strangers out of the cluster. Anybody who may describe the job can read it.": None,
         environment.SECRET: _Code("secrets.token_hex(32)"),
-        **cluster.settings(None, "", asked.gpus),
+        **cluster.settings(None, "", on_cpus=not asked.gpus),
     }
     if asked.port:
         variables[environment.PORT] = str(asked.port)

@@ -89,7 +89,7 @@ def write(asked: Asked) -> str:
     """
     storage = asked.storage or f"$HOME/.stratagem/{asked.name}"
     quoted = f'"{storage}"' if storage.startswith("$HOME/") else shlex.quote(storage)
-    settings = cluster.settings(None, "", asked.gpus) | {
+    settings = cluster.settings(None, "", on_cpus=not asked.gpus) | {
         environment.CACHE_MIN_SECONDS: "0",
         environment.CACHE_OF_XLA: "none",
     }

@@ -26,7 +26,7 @@ def write(asked: Asked) -> str:
         True
     """
     storage = cluster.STORAGE if asked.storage else None
-    pod = pods.pod_of(asked, NODE, pods.variables_of(asked, None, "worker", storage))
+    pod = pods.pod_of(asked, NODE, pods.variables_of(None, "worker", storage, on_cpus=not asked.gpus))
     (task,) = pod["containers"]
     del task["ports"], task["command"]  # those of Trainer, and of the TrainJob
     head = pods.head_of(

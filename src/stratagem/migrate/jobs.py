@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from stratagem.core import environment
 from stratagem.core.errors import InputError, name_some
+from stratagem.core.tunables import user_decides
 from stratagem.manifest import indexed_job, jobset, pods, trainjob
 from stratagem.manifest.yaml_text import Note
 from stratagem.migrate.tfjob import Replicas, TFJob, Yaml
@@ -215,8 +216,16 @@ def _template(
         replicas.container, container = renamed, changed
     _make_sidecars(task, spec, container, notes)
     _note_pod(task, spec, notes)
-    variables = pods.variables_of(addresses, name or task, None)
+    variables = pods.variables_of(addresses, name or task, None, on_cpus=_wants_tunable(container))
     return pods.with_task({**replicas.template, "spec": spec}, container, variables, pods.secret_of(job.name))
+
+
+def _wants_tunable(container: Yaml) -> bool:
+    """Return whether a container computes on CPUs, and says nothing about the memory of the C library."""
+    own = {str(each.get("name")): str(each.get("value", "")) for each in container.get("env") or []}
+    resources = container.get("resources") or {}
+    names = [name for limits in (resources.get("limits"), resources.get("requests")) for name in limits or {}]
+    return not (any("gpu" in name for name in names) or environment.GLIBC_TUNABLES in own or user_decides(own))
 
 
 def _task_of(replicas: Replicas) -> Yaml:

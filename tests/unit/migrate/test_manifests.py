@@ -96,6 +96,21 @@ def test_a_chief_that_is_added_has_no_gpu(tmp_path: Path) -> None:
     assert limits == [{"cpu": 4}, {"nvidia.com/gpu": 1, "cpu": 4}]
 
 
+@pytest.mark.parametrize(
+    ("more", "tunables"),
+    [
+        ("", "glibc.malloc.tcache_count=0"),
+        ("resources: {limits: {nvidia.com/gpu: 1}}, ", None),
+        ("env: [{name: MALLOC_ARENA_MAX, value: '2'}], ", None),
+        ("env: [{name: GLIBC_TUNABLES, value: glibc.malloc.arena_max=2}], ", "glibc.malloc.arena_max=2"),
+    ],
+)
+def test_containers_on_cpus_have_the_tunable_that_glibc_needs(more: str, tunables: str | None, tmp_path: Path) -> None:
+    text = tfjobs.PS_AND_WORKERS.replace(tfjobs.POD, tfjobs.POD.replace("command:", f"{more}command:"))
+    container = job_of(documents(convert(text, tmp_path))["JobSet"], "worker")["template"]["spec"]["containers"][0]
+    assert {each["name"]: each.get("value") for each in container["env"]}.get("GLIBC_TUNABLES") == tunables
+
+
 def test_jobs_as_kubectl_prints_them(tmp_path: Path) -> None:
     job = yaml.safe_load(tfjobs.WORKERS)
     applied = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
