@@ -171,7 +171,8 @@ class StepMemory:
     started without tunables each step took 117 MB more while JAX's profiler ran.
 
     Args:
-        nbytes: Bytes of the program's variables. For few nothing is done but the last; it takes 20 ms.
+        nbytes: Bytes of the program's variables. Of a program with few, memory is looked at each tenth of a second
+            only: to give it back takes 20 ms.
         clock: Where time comes from.
     """
 

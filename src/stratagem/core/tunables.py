@@ -3,16 +3,16 @@
 XLA:CPU takes the intermediate results of a step as one block, at an address that is a multiple of 64. For that glibc
 takes 96 bytes more, and cuts off what is too much. Before 2.39 the thread keeps what was cut off for its own small
 blocks (in its cache, called tcache). So the large block, once it is free, is too small for the next step by these 96
-bytes, and the next step takes new memory behind it: 2 to 8 such blocks lie side by side, or one more in every step
+bytes, and the next step takes new memory behind it: blocks of two to four steps lie side by side, or those of all steps
 where something small is kept of each, as a profiler does (https://sourceware.org/bugzilla/show_bug.cgi?id=30723).
 
 Without that cache what is cut off joins what is free beside it, as freed blocks of up to 128 bytes do at once
 (`core.freed_memory`): those that wait for blocks of their size may be given to another thread, and lie between two
-large blocks then. Only a tunable switches the cache off, before the process starts. 100 steps with an intermediate
-result of 120 MB, results kept: 402 MB of a process instead of 633; while JAX's profiler runs 527 instead of 4,499. A
-step of two workers: MobileNetV2 458 ms instead of 817, Vision Transformer 142 instead of 170 (Intel Xeon in a virtual
-machine, glibc 2.36, means of the medians of two runs each, in turns). Where small blocks also join at once, epochs of a
-Vision Transformer on two workers take 126 to 139 ms a step, where some took 160 to 180.
+large blocks then. Only a tunable switches the cache off, before the process starts. After 30 steps beside JAX's
+profiler a process has 397 MB instead of 3,314 (the program of tests/unit/core/test_tunables.py). A step of two workers
+of benchmarks/networks.py: MobileNetV2 458 ms instead of 817, Vision Transformer 142 instead of 170 (means of the
+medians of two runs each, in turns). Where small blocks also join at once, epochs of a Vision Transformer on two workers
+take 126 to 139 ms a step, where some took 160 to 180. (Intel Xeon in a virtual machine, glibc 2.36, 2026-12-01.)
 """
 
 from __future__ import annotations

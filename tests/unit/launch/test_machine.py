@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from stratagem.launch.machine import free_ports, nvidia_devices, this_machine
 def three_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "nvidia_devices", lambda: ("0", "1", "2"))
     monkeypatch.setattr(machine, "_jax_knows_cuda", lambda: True)
+
+
+def test_the_c_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "confstr", {"CS_GNU_LIBC_VERSION": "glibc 2.36"}.get)
+    assert this_machine({}).c_library == "glibc 2.36"
 
 
 def test_free_ports_differ_and_can_be_bound() -> None:
